@@ -1,0 +1,1 @@
+"""What happens without a person: registering new encoders, re-benchmarking what is stale. All stopped by default."""

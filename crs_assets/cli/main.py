@@ -1,0 +1,160 @@
+"""The ``crs`` command: what each subcommand is called and which function does it."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from crs_assets.science.encoders.errors import WeightsError
+from crs_assets.science.panel import PanelError
+from crs_assets.science.toml_models import CatalogError
+
+SUITE_OPTION = click.option("--suite", default="demo", show_default=True, help="Suite id, or path of a suite's TOML.")
+
+
+class CleanErrors(click.Group):
+    """Errors that a person can mend are shown as one message, without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a subcommand."""
+        from crs_assets.resources.artifact_store import StoreError
+        from crs_assets.science.datasets import DatasetError
+        from crs_assets.stages.stage import Refused
+
+        try:
+            return super().invoke(ctx)
+        except (CatalogError, PanelError, WeightsError, StoreError, DatasetError, Refused, FileNotFoundError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=CleanErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="crs_assets")
+def main() -> None:
+    """Measure frozen medical image encoders on four axes, and score them against a frozen panel.
+
+    State lives in $CRS_HOME, or in .crs of the working directory.
+    """
+
+
+@main.command()
+@SUITE_OPTION
+@click.option("--encoder", "encoders", multiple=True, help="Only this encoder; may be repeated.")
+@click.option("--dataset", "datasets", multiple=True, help="Only this data set; may be repeated.")
+@click.option("--freeze-panel", is_flag=True, help="Freeze a panel of the suite's members if there is none.")
+def run(suite: str, encoders: tuple[str, ...], datasets: tuple[str, ...], freeze_panel: bool) -> None:
+    """Bring a suite, or a part of it, up to date; what is current is left alone."""
+    from crs_assets.cli.running import run_suite
+
+    if not run_suite(suite, encoders or None, datasets or None, freeze_if_missing=freeze_panel):
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("suite")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def plan(suite: str, as_json: bool) -> None:
+    """Count every run of SUITE's grid from the catalogue before anything is spent."""
+    from crs_assets.cli.showing import plan_text
+    from crs_assets.cli.session import open_bench
+    from crs_assets.science.plan import plan_suite
+
+    bench = open_bench(suite)
+    manifests = {name: bench.store.peek(bench.key("dataset_index", name)) for name in bench.suite.image_sets}
+    indexed = {name: manifest.summary["images_used"] for name, manifest in manifests.items() if manifest}
+    counted = plan_suite(bench.suite, indexed)
+    click.echo(json.dumps(counted.to_dict(), indent=1) if as_json else plan_text(counted))
+
+
+@main.group()
+def encoder() -> None:
+    """Add encoders."""
+
+
+@encoder.command("add")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@SUITE_OPTION
+def encoder_add(file: Path, suite: str) -> None:
+    """Accept the encoder described by FILE into a suite; nothing of the others is touched."""
+    from crs_assets.cli.adding import add_encoder
+
+    click.echo(add_encoder(file, suite))
+
+
+@main.group()
+def panel() -> None:
+    """Freeze, show and verify reference panels."""
+
+
+@panel.command("freeze")
+@SUITE_OPTION
+def panel_freeze(suite: str) -> None:
+    """Freeze the suite's panel members as they stand, and score against that panel from now on."""
+    from crs_assets.cli.session import open_bench
+    from crs_assets.stages.scores import freeze_panel
+
+    frozen = freeze_panel(open_bench(suite))
+    click.echo(f"{frozen['name']}: {len(frozen['encoders'])} encoders, {len(frozen['datasets'])} data sets, in force.")
+
+
+@panel.command("show")
+@SUITE_OPTION
+def panel_show(suite: str) -> None:
+    """Show the panel in force."""
+    from crs_assets.cli.session import open_panel
+    from crs_assets.cli.showing import panel_text
+
+    click.echo(panel_text(open_panel(suite)[1]))
+
+
+@panel.command("verify")
+@SUITE_OPTION
+@click.option("--rederive", is_flag=True, help="Recompute the panel from the stored profiles and compare.")
+def panel_verify(suite: str, rederive: bool) -> None:
+    """Check the panel's hash and schema, and on request that the stored profiles still give it."""
+    from crs_assets.cli.session import open_panel
+    from crs_assets.stages.scores import rederive_panel
+
+    bench, frozen = open_panel(suite)
+    click.echo(f"{frozen['name']}: schema and SHA-256 hold.")
+    if rederive:
+        found = rederive_panel(bench, frozen)
+        if found:
+            raise click.ClickException("the stored profiles give another panel:\n  " + "\n  ".join(found))
+        click.echo("The stored profiles give exactly this panel.")
+
+
+@main.command()
+@SUITE_OPTION
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated.")
+def leaderboard(suite: str, as_json: bool, as_csv: bool) -> None:
+    """Show the leaderboard of a suite."""
+    from crs_assets.cli.showing import show_leaderboard
+
+    show_leaderboard(suite, as_json=as_json, as_csv=as_csv)
+
+
+@main.command()
+@SUITE_OPTION
+def doctor(suite: str) -> None:
+    """Look at device, disk, weights, data roots, licences and gates; say what is missing and how to mend it."""
+    from crs_assets.cli.doctor import examine
+
+    findings = examine(suite)
+    width = shutil.get_terminal_size((100, 24)).columns
+    for finding in findings:
+        click.echo(finding.line(width))
+    if any(finding.blocks for finding in findings):
+        sys.exit(1)
+
+
+@main.command()
+@click.option("--port", default=3000, show_default=True)
+def ui(port: int) -> None:
+    """Open the Dagster UI on this machine only, on the same runs and artifacts."""
+    from crs_assets.cli.session import serve_ui
+
+    serve_ui(port)

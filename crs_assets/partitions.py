@@ -1,0 +1,80 @@
+"""Partitions of a suite and the mappings between them, all derived from the suite; nothing is listed twice here.
+
+A multi-partition key sorts by dimension name, so ``encoder`` leads: ``panderm|isic2019.s0``. Data sets that every
+encoder has come first in a suite, so that an encoder's existing cells are one contiguous range.
+"""
+
+from dataclasses import dataclass
+
+import dagster as dg
+
+from crs_assets.science.suite import Suite, task_key
+
+ENCODER = "encoder"
+IMAGE_SET = "image_set"
+TASK = "task_seed"
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The partition definitions of one suite."""
+
+    encoder: dg.DynamicPartitionsDefinition
+    image_set: dg.StaticPartitionsDefinition
+    task: dg.StaticPartitionsDefinition
+    encoder_by_image_set: dg.MultiPartitionsDefinition
+    encoder_by_task: dg.MultiPartitionsDefinition
+    suite: Suite
+
+    @property
+    def image_set_to_tasks(self) -> dg.StaticPartitionMapping:
+        """A data set, or the target of one, feeds every seed of the data set."""
+        seeds = self.suite.protocol.data.seeds
+        return dg.StaticPartitionMapping(
+            {
+                image_set: [task_key(self.suite.source_of(image_set) or image_set, seed) for seed in seeds]
+                for image_set in self.suite.image_sets
+            }
+        )
+
+    @property
+    def features_to_probes(self) -> dg.MultiPartitionMapping:
+        """The same encoder; a data set, or the target of one, to every seed of the data set."""
+        return dg.MultiPartitionMapping(
+            {
+                ENCODER: dg.DimensionPartitionMapping(ENCODER, dg.IdentityPartitionMapping()),
+                IMAGE_SET: dg.DimensionPartitionMapping(TASK, self.image_set_to_tasks),
+            }
+        )
+
+
+def build_partitions(suite: Suite) -> Partitions:
+    """Derive a suite's partitions."""
+    encoder = dg.DynamicPartitionsDefinition(name=encoder_partitions_name(suite.id))
+    image_set = dg.StaticPartitionsDefinition(list(suite.image_sets))
+    task = dg.StaticPartitionsDefinition(suite.tasks)
+    return Partitions(
+        encoder=encoder,
+        image_set=image_set,
+        task=task,
+        encoder_by_image_set=dg.MultiPartitionsDefinition({ENCODER: encoder, IMAGE_SET: image_set}),
+        encoder_by_task=dg.MultiPartitionsDefinition({ENCODER: encoder, TASK: task}),
+        suite=suite,
+    )
+
+
+def encoder_partitions_name(suite: str) -> str:
+    """Name of a suite's dynamic partitions: suites share an instance and never mix."""
+    return f"{suite}.{ENCODER}"
+
+
+def key_parts(key: str) -> tuple[str, ...]:
+    """The parts of a partition key, in the order of the store's folders."""
+    if isinstance(key, dg.MultiPartitionKey):
+        return tuple(dimension.partition_key for dimension in sorted(key.partition_dimensions, key=lambda d: d.dimension_name))
+    return (key,)
+
+
+def partition_key(parts: tuple[str, ...]) -> str:
+    """The partition key of a store address."""
+    return "|".join(parts)

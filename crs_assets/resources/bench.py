@@ -1,0 +1,81 @@
+"""Everything a stage needs, in one place: the suite, the store, the device, the data, the weights."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field
+
+from crs_assets.resources.artifact_store import ArtifactKey, ArtifactStore
+from crs_assets.resources.compute import Compute, ComputeDevice
+from crs_assets.resources.data_roots import DataRoots, Roots
+from crs_assets.resources.home import Home, home_path
+from crs_assets.resources.weights import Weights, WeightStore
+from crs_assets.science.suite import Suite
+
+
+class ArtifactStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """Content-addressed partitions on a local folder, mirrored to any fsspec URL on request."""
+
+    root: str = Field(description="Local folder of the store.")
+    remote: str = Field(default="", description="fsspec URL to mirror to and pull from; empty for none.")
+
+    def resolve(self) -> ArtifactStore:
+        """The plain object that assets use."""
+        return ArtifactStore(Path(self.root), self.remote or None)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a stage works with; no Dagster in it."""
+
+    suite: Suite
+    home: Home
+    store: ArtifactStore
+    compute: Compute
+    roots: Roots
+    weights: Weights
+
+    def key(self, asset: str, *parts: str) -> ArtifactKey:
+        """Address of a partition of this suite."""
+        return ArtifactKey(self.suite.id, asset, parts)
+
+
+class BenchResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """The four outside things of a suite, handed out together."""
+
+    suite: str = Field(description="Suite id, or path of a suite's TOML file.")
+    home: str = Field(description="CRS_HOME.")
+    store: dg.ResourceDependency[ArtifactStoreResource]
+    compute: dg.ResourceDependency[ComputeDevice]
+    roots: dg.ResourceDependency[DataRoots]
+    weights: dg.ResourceDependency[WeightStore]
+
+    def resolve(self) -> Bench:
+        """The plain object that assets use; the suite is read anew, so that added encoders are in it."""
+        home = Home(Path(self.home))
+        return Bench(
+            suite=home.load_suite(self.suite),
+            home=home,
+            store=self.store.resolve(),
+            compute=self.compute.resolve(),
+            roots=self.roots.resolve(),
+            weights=self.weights.resolve(),
+        )
+
+
+def default_resources(suite: str | Path, home: Home | None = None) -> dict[str, object]:
+    """Resources of a suite as CRS_HOME and its ``config.toml`` configure them, by resource key."""
+    home = home or Home(home_path())
+    config = home.config
+    store = ArtifactStoreResource(root=str(home.artifacts), remote=config.get("store", {}).get("remote", ""))
+    compute = ComputeDevice(**config.get("compute", {}))
+    roots = DataRoots(default=str(home.data), configured=config.get("data_roots", {}))
+    weights = WeightStore(
+        mirror=str(config.get("weights", {}).get("mirror", home.mirror)),
+        cache=str(home.path / "cache" / "weight-hashes.json"),
+    )
+    bench = BenchResource(
+        suite=str(suite), home=str(home.path), store=store, compute=compute, roots=roots, weights=weights
+    )
+    return {"store": store, "compute": compute, "roots": roots, "weights": weights, "bench": bench}

@@ -1,0 +1,92 @@
+"""The device that encodes and fits: what it is, how many images at once, how many threads."""
+
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+CHUNK_BATCHES = 8
+_DEFAULT_BATCH = {"cpu": 16, "cuda": 256}
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A resolved device.
+
+    Attributes:
+        device: ``cpu`` or ``cuda:<i>``.
+        batch_size: Images per forward pass; part of the numeric mode.
+        chunk_batches: Batches per written chunk: what a crash can cost.
+        workers: Threads that decode and degrade images.
+        threads: Threads of one tensor operation.
+    """
+
+    device: str
+    batch_size: int
+    chunk_batches: int
+    workers: int
+    threads: int
+
+    @property
+    def kind(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return self.device.partition(":")[0]
+
+    def numeric_mode(self) -> dict[str, Any]:
+        """What can change the bits of a feature, beside weights, pixels and library versions."""
+        return {"device": self.kind, "precision": "float32", "batch_size": self.batch_size}
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for ``crs doctor`` and for provenance."""
+        return {
+            **self.numeric_mode(),
+            "device_name": self.device,
+            "workers": self.workers,
+            "threads": self.threads,
+            "machine": platform.machine(),
+        }
+
+
+class ComputeDevice(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """Where encoders and probes run."""
+
+    device: str = Field(default="auto", description="auto | cpu | cuda | cuda:<i>")
+    batch_size: int = Field(default=0, ge=0, description="Images per forward pass; 0 takes the device's default.")
+    workers: int = Field(default=0, ge=0, description="Threads that decode images; 0 takes the number of cores.")
+    threads: int = Field(default=0, ge=0, description="Threads per tensor operation; 0 takes the number of cores.")
+
+    def resolve(self) -> Compute:
+        """Look at the machine and settle what was left open.
+
+        Raises:
+            ValueError: If the device was named and is not here.
+        """
+        device = self._device()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return Compute(
+            device=device,
+            batch_size=self.batch_size or _DEFAULT_BATCH[device.partition(":")[0]],
+            chunk_batches=CHUNK_BATCHES,
+            workers=self.workers or cores,
+            threads=self.threads or cores,
+        )
+
+    def _device(self) -> str:
+        if self.device == "cpu":
+            return "cpu"
+        import torch
+
+        if torch.cuda.is_available():
+            return "cuda:0" if self.device in ("auto", "cuda") else self.device
+        if self.device == "auto":
+            return "cpu"
+        raise ValueError(f"device {self.device!r} was asked for, but torch {version('torch')} sees no CUDA device here.")
+
+
+def library_versions(*names: str) -> dict[str, str]:
+    """Installed versions of the named distributions: those that can change a stage's values."""
+    return {name: version(name) for name in names}

@@ -1,0 +1,91 @@
+"""CRS_HOME: the one folder that holds a site's state, and the names of what lies in it."""
+
+import os
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from crs_assets.science.encoders.spec import EncoderSpec, load_encoder_spec
+from crs_assets.science.suite import Suite, load_suite
+from crs_assets.science.toml_models import CatalogError
+
+DEFAULT_HOME = ".crs"
+
+
+@dataclass(frozen=True)
+class Home:
+    """Paths below CRS_HOME, and the site's own catalogue and configuration."""
+
+    path: Path
+
+    @property
+    def artifacts(self) -> Path:
+        """Every partition of every suite."""
+        return self.path / "artifacts"
+
+    @property
+    def dagster(self) -> Path:
+        """DAGSTER_HOME: runs, events, schedules."""
+        return self.path / "dagster"
+
+    @property
+    def data(self) -> Path:
+        """Default place of data sets: one folder per data set id."""
+        return self.path / "data"
+
+    @property
+    def mirror(self) -> Path:
+        """Default place of weights: ``<repository>/<revision>/<file>``."""
+        return self.path / "weights"
+
+    @property
+    def panels(self) -> Path:
+        """Locally frozen reference panels."""
+        return self.path / "panels"
+
+    @property
+    def reports(self) -> Path:
+        """Where the leaderboard's HTML is written."""
+        return self.path / "reports"
+
+    @property
+    def catalog(self) -> Path:
+        """Entries of one's own: ``datasets/``, ``suites/``, ``encoders/``."""
+        return self.path / "catalog"
+
+    def dropins(self, suite: str) -> Path:
+        """Encoders added to a suite: one TOML file each."""
+        return self.path / "encoders" / suite
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """``config.toml``: ``[data_roots]``, ``[store] remote``, ``[weights] mirror``; empty where there is none.
+
+        Raises:
+            CatalogError: If the file is not TOML.
+        """
+        path = self.path / "config.toml"
+        if not path.exists():
+            return {}
+        try:
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise CatalogError(f"{path}: not a TOML file ({error}).") from error
+
+    def dropin_encoders(self, suite: str) -> dict[str, EncoderSpec]:
+        """The encoders added to a suite, by id, in the order they were added."""
+        folder = self.dropins(suite)
+        paths = sorted(folder.glob("*.toml"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+        return {path.stem: load_encoder_spec(path) for path in paths}
+
+    def load_suite(self, name: str | Path) -> Suite:
+        """A shipped suite or one of the site's own, with the encoders added to it here."""
+        suite = load_suite(name, self.catalog)
+        return suite.with_encoders(self.dropin_encoders(suite.id))
+
+
+def home_path() -> Path:
+    """``$CRS_HOME``, or ``.crs`` in the working directory."""
+    return Path(os.environ.get("CRS_HOME") or DEFAULT_HOME).expanduser().resolve()

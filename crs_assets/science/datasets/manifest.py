@@ -1,0 +1,164 @@
+"""A table of one's own: CSV or Parquet, one row per image; what the classes mean is in the data set's TOML entry.
+
+Columns: ``image_id``, ``path``, ``patient_id`` or ``group_id``; ``label`` (a class name) or ``label:<class>``
+(multilabel: 1, 0, -1, blank; else one-hot); optionally ``split`` (train, val, cal, test), ``view``, ``exclude``,
+``sha256`` and one column per subgroup, ``sub:<name>`` or ``<name>``. Further columns are ignored.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+from crs_assets.science.datasets.columns import (
+    class_column,
+    multilabel_columns,
+    one_hot_column,
+    subgroup_columns,
+)
+from crs_assets.science.datasets.errors import Problems
+from crs_assets.science.datasets.locations import relative, require_files
+from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, TABLE, finish_table
+from crs_assets.science.datasets.spec import DatasetSpec, ManifestOptions
+from crs_assets.science.datasets.tables import RawTable
+from crs_assets.science.datasets.text_tables import ROW, TextTable, read_text_tables
+from crs_assets.science.labels import LABEL
+
+SPLITS = ("train", "val", "cal", "test")
+MARKED = "excluded_in_manifest"
+VIEW_NOT_SELECTED = "view_not_selected"
+
+_NPZ = "npz:"
+# Control characters, absolute, a drive, a backslash, a step upwards, or white space at an end.
+_UNSAFE_PATH = r"[\x00-\x1f]|^/|^[A-Za-z]:|\\|(?:^|/)\.\.(?:/|$)|^\s|\s$"
+_FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def read(root: Path, spec: DatasetSpec) -> RawTable:
+    """Read a manifest.
+
+    Paths are relative to the manifest. A row without patient or group is its own group and counted in the notices.
+
+    Raises:
+        DatasetError: With every problem of the table.
+    """
+    options = ManifestOptions.model_validate(spec.reader_options)
+    (path,) = paths = require_files(root, [options.file], spec.id)
+    (table,) = read_text_tables(paths, spec.id)
+    problems = Problems(spec.id)
+    columns = table.require(["image_id", "path"], problems)
+    label_columns = _label_columns(table, spec, problems)
+    group = _group_column(table, problems)
+    problems.raise_any()
+    rows = table.frame.select(
+        ROW,
+        pl.lit(table.name).alias(TABLE),
+        pl.col(columns["image_id"]).alias(KEY),
+        pl.col(group).alias(GROUP),
+        _path(pl.col(columns["path"]), relative(path.parent, root)).alias("path"),
+        _excluded(table, options, problems),
+        *([pl.col(column).alias("split")] if (column := table.find("split")) else []),
+    ).hstack(
+        [
+            *_labels(table, spec, label_columns, problems),
+            *subgroup_columns(table, spec, _subgroups(table, spec), problems),
+        ]
+    )
+    for text in (columns["image_id"], group):
+        _refuse_decimals(table, text, problems)
+    _check_paths(table, columns["path"], problems)
+    _check_splits(table, rows, problems)
+    _check_contents(table, rows, problems)
+    return finish_table(rows, spec, root, paths, problems)
+
+
+def _label_columns(table: TextTable, spec: DatasetSpec, problems: Problems) -> dict[str, str]:
+    """Column of each class; where class names are in one column, that column under ``label``."""
+    if spec.task != "multilabel" and (single := table.find(LABEL)) is not None:
+        return {LABEL: single}
+    found = table.require([f"{LABEL}:{name}" for name in spec.classes], problems)
+    return {name.removeprefix(f"{LABEL}:"): column for name, column in found.items()}
+
+
+def _labels(table: TextTable, spec: DatasetSpec, columns: dict[str, str], problems: Problems) -> list[pl.Series]:
+    if list(columns) == [LABEL]:
+        return [class_column(table, columns[LABEL], spec.classes, problems)]
+    if spec.task == "multilabel":
+        return multilabel_columns(table, columns, problems).get_columns()
+    return [one_hot_column(table, columns, problems)]
+
+
+def _group_column(table: TextTable, problems: Problems) -> str:
+    column = table.find("group_id") or table.find("patient_id")
+    if column is None:
+        cure = "Add one: without it, images of one patient could be on two sides of a split."
+        problems.add(table.name, "neither a column 'patient_id' nor 'group_id'", cure)
+    return column or ""
+
+
+def _subgroups(table: TextTable, spec: DatasetSpec) -> dict[str, str]:
+    return {name: f"sub:{name}" for name in spec.subgroups if table.find(f"sub:{name}")}
+
+
+def _path(cells: pl.Expr, prefix: str) -> pl.Expr:
+    archive = pl.lit(_NPZ + prefix) + cells.str.strip_prefix(_NPZ)
+    return pl.when(cells.str.starts_with(_NPZ)).then(archive).otherwise(pl.lit(prefix) + cells)
+
+
+def _excluded(table: TextTable, options: ManifestOptions, problems: Problems) -> pl.Expr:
+    """The reason that a row is left out for, null where it is kept."""
+    reason = pl.lit(None, dtype=pl.String)
+    if (column := table.find("view")) is not None and options.views:
+        selected = pl.col(column).is_in(options.views).fill_null(value=False)
+        reason = pl.when(~selected).then(pl.lit(VIEW_NOT_SELECTED))
+    elif options.views:
+        problems.add(table.name, "reader_options.views is set and there is no column 'view'", "Add it, or unset it.")
+    if (column := table.find("exclude")) is not None:
+        flag = (
+            pl.col(column)
+            .str.strip_chars()
+            .str.to_lowercase()
+            .replace_strict(_FLAGS, default=None, return_dtype=pl.Boolean)
+        )
+        wrong = table.frame.filter(pl.col(column).is_not_null() & flag.is_null())[ROW]
+        problems.add(table.name, f"column {column!r}: expected true, false or blank", "Correct the cells.", wrong)
+        reason = pl.when(flag).then(pl.lit(MARKED)).otherwise(reason)
+    return reason.alias(EXCLUDED)
+
+
+def _refuse_decimals(table: TextTable, column: str, problems: Problems) -> None:
+    """Ids that all end in ``.0`` were numbers once, and may have lost leading zeros and digits."""
+    ids = table.frame[column].drop_nulls()
+    if ids.len() and ids.str.contains(r"^\d+\.0$").all():
+        cure = "Export them as text from where they still are text."
+        problems.add(table.name, f"column {column!r}: ids are written as decimal numbers", cure)
+
+
+def _check_paths(table: TextTable, column: str, problems: Problems) -> None:
+    file = pl.col(column).str.strip_prefix(_NPZ)
+    unsafe = table.frame.filter(file.is_null() | file.str.contains(_UNSAFE_PATH))
+    problems.add(
+        table.name,
+        f"column {column!r}: expected a relative path with '/', without '..' and without white space at its ends",
+        "Write paths relative to the manifest.",
+        unsafe[ROW],
+    )
+
+
+def _check_splits(table: TextTable, rows: pl.DataFrame, problems: Problems) -> None:
+    if "split" not in rows.columns:
+        return
+    wrong = ~pl.col("split").is_in(SPLITS).fill_null(value=False)
+    expected = f"column 'split': expected one of {list(SPLITS)} in every row"
+    problems.add(table.name, expected, "Fill it for all rows or leave the column out.", rows.filter(wrong)[ROW])
+    divided = rows.filter(pl.col(GROUP).is_not_null() & (pl.col("split").n_unique().over(GROUP) > 1))
+    problems.add(table.name, "groups are in more than one split", "Keep each group in one split.", divided[ROW])
+
+
+def _check_contents(table: TextTable, rows: pl.DataFrame, problems: Problems) -> None:
+    column = table.find("sha256")
+    if column is None:
+        return
+    content = rows.hstack([table.frame[column].str.strip_chars().str.to_lowercase().alias("content")])
+    shared = content.filter(pl.col("content").is_not_null() & (pl.coalesce(GROUP, KEY).n_unique().over("content") > 1))
+    cure = "One file belongs to one patient; give both rows one group or remove one."
+    problems.add(table.name, f"column {column!r}: one file under different groups", cure, shared[ROW])

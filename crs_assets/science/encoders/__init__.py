@@ -1,0 +1,22 @@
+"""Frozen image encoders: what one is (``spec``), where its weights lie (``weights``), how it runs (``frozen``)."""
+
+from crs_assets.science.encoders.errors import EncoderMemoryError, WeightsError
+from crs_assets.science.encoders.frozen import FrozenEncoder, load_encoder
+from crs_assets.science.encoders.preprocessing import prepare
+from crs_assets.science.encoders.spec import ENCODER_FOLDER, EncoderSpec, fingerprint, load_encoder_spec
+from crs_assets.science.encoders.weights import hashes, locate, verify
+
+__all__ = [
+    "ENCODER_FOLDER",
+    "EncoderMemoryError",
+    "EncoderSpec",
+    "FrozenEncoder",
+    "WeightsError",
+    "fingerprint",
+    "hashes",
+    "load_encoder",
+    "load_encoder_spec",
+    "locate",
+    "prepare",
+    "verify",
+]

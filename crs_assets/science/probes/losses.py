@@ -1,0 +1,163 @@
+"""The two likelihoods of a linear probe: independent sigmoids over observed labels, and one softmax.
+
+Both are written for B problems at once over the same rows. A problem j has K outputs (K = 1 for a sigmoid), and
+everything that depends on row, problem and output has shape (m, B, K) for a block of m rows.
+
+A sigmoid is written for the probability that a row's label is missed, sigmoid(-s z) with s = +1 or -1: it keeps its digits
+where the fit is nearly perfect, as p - y would not.
+
+Every row carries the weight ``1 / n_j`` of the mean over the problem's observed rows, so sums over rows are means.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import torch  # noqa: TID253 - only ever imported when a probe is fitted
+from torch import Tensor
+from torch.nn.functional import one_hot, softplus
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Independent fits on the rows of one sample set: problem j is one target at one penalty.
+
+    Attributes:
+        target: (B,) int64, column of the targets (always 0 for a softmax).
+        penalty: (B,) float64, lambda.
+    """
+
+    target: Tensor
+    penalty: Tensor
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def select(self, which: Tensor) -> "Problems":
+        """The problems of a mask or of indices."""
+        return replace(self, target=self.target[which], penalty=self.penalty[which])
+
+
+class Loss(ABC):
+    """Mean negative log-likelihood as a function of the logits.
+
+    Attributes:
+        outputs: K, logits per problem.
+        initial: (T, K) float64, the intercepts at which zero weights are best, for each of T targets.
+        curvature: (T, K, K) float64, mean over rows of the second derivative of the loss at those intercepts.
+    """
+
+    outputs: int
+    initial: Tensor
+    curvature: Tensor
+
+    @abstractmethod
+    def value(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:
+        """(B,) float64: contribution of a block of rows to the loss."""
+
+    @abstractmethod
+    def probability(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:
+        """(m, B, K) predicted probabilities; of a sigmoid, the probability of the label that the row does not have."""
+
+    @abstractmethod
+    def residual(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:
+        """(m, B, K) derivative of the loss by the logits."""
+
+    @abstractmethod
+    def diagonal(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:
+        """(m, B, K) second derivative of the loss by each logit: weighted p (1 - p), at least 0."""
+
+    @abstractmethod
+    def curve(self, direction: Tensor, probability: Tensor, rows: slice, problems: Problems) -> Tensor:
+        """(m, B, K) second derivative of the loss by the logits, times a direction in the logits."""
+
+    def project(self, parameters: Tensor) -> Tensor:
+        """Orthogonal projection of (..., B, K) onto the subspace in which the minimiser lies."""
+        return parameters
+
+
+class SigmoidLoss(Loss):
+    """Each target its own logistic regression over the rows where it is observed."""
+
+    outputs = 1
+
+    def __init__(self, labels: Tensor) -> None:
+        """Take (n, T) float labels with 1, 0 and NaN = not observed, each column with both values."""
+        observed = ~torch.isnan(labels)
+        counts = observed.sum(0, dtype=torch.float64)
+        rate = (labels == 1).sum(0, dtype=torch.float64) / counts
+        self._weight = observed.to(torch.float64) / counts
+        self._sign = torch.where(observed, 2 * labels.nan_to_num() - 1, torch.zeros_like(labels)).to(torch.float64)
+        self.initial = torch.logit(rate)[:, None]
+        self.curvature = (rate * (1 - rate))[:, None, None]
+
+    def value(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102
+        loss = softplus(-logits[..., 0] * self._signs(logits, rows, problems))
+        return (loss * self._weights(logits, rows, problems)).sum(0, dtype=torch.float64)
+
+    def probability(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102
+        return torch.sigmoid(-logits * self._signs(logits, rows, problems)[..., None])
+
+    def residual(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102
+        signed = self._signs(probability, rows, problems) * self._weights(probability, rows, problems)
+        return -probability * signed[..., None]
+
+    def diagonal(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102
+        return probability * (1 - probability) * self._weights(probability, rows, problems)[..., None]
+
+    def curve(  # noqa: D102
+        self, direction: Tensor, probability: Tensor, rows: slice, problems: Problems
+    ) -> Tensor:
+        return direction * self.diagonal(probability, rows, problems)
+
+    def _signs(self, like: Tensor, rows: slice, problems: Problems) -> Tensor:
+        return self._sign[rows].index_select(1, problems.target).to(like.dtype)
+
+    def _weights(self, like: Tensor, rows: slice, problems: Problems) -> Tensor:
+        return self._weight[rows].index_select(1, problems.target).to(like.dtype)
+
+
+class SoftmaxLoss(Loss):
+    """One softmax over all classes."""
+
+    def __init__(self, labels: Tensor, classes: int) -> None:
+        """Take (n,) int64 class indices, each class with at least one row."""
+        self.outputs = classes
+        self._rows = len(labels)
+        self._one_hot = one_hot(labels, classes).to(torch.float64)
+        rate = self._one_hot.mean(0)
+        self.initial = self.project(rate.log()[None])
+        self.curvature = (torch.diag(rate) - torch.outer(rate, rate))[None]
+
+    def value(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102, ARG002
+        of_label = torch.einsum("mbk,mk->b", logits, self._one_hot[rows].to(logits.dtype))
+        total = torch.logsumexp(logits, 2).sum(0, dtype=torch.float64)
+        return (total - of_label) / self._rows
+
+    def probability(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102, ARG002
+        return torch.softmax(logits, 2)
+
+    def residual(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102, ARG002
+        of_label = self._one_hot[rows].to(probability.dtype)[:, None]
+        others = probability * (1 - of_label)  # p - 1 of the label would lose the digits of a small 1 - p
+        return (others - of_label * others.sum(2, keepdim=True)) / self._rows
+
+    def diagonal(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102, ARG002
+        return probability * (1 - probability) / self._rows
+
+    def curve(  # noqa: D102
+        self,
+        direction: Tensor,
+        probability: Tensor,
+        rows: slice,  # noqa: ARG002
+        problems: Problems,  # noqa: ARG002
+    ) -> Tensor:
+        weighted = probability * direction
+        return (weighted - probability * weighted.sum(2, keepdim=True)) / self._rows
+
+    def project(self, parameters: Tensor) -> Tensor:
+        """Remove the mean over the classes.
+
+        Adding one vector to every class changes no probability, so the penalty leaves the mean of the weights at 0;
+        the mean of the intercepts is free, and 0 is our choice of it.
+        """
+        return parameters - parameters.mean(-1, keepdim=True)

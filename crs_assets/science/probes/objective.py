@@ -1,0 +1,105 @@
+"""Value, gradient and Hessian products of all problems of a sample set, in one pass over its rows each.
+
+With rows ``R``, residuals ``q`` (derivative of the loss by the logits) and parameters ``u``:
+
+    f(u)   = mean loss + lambda / 2 * |u_w|^2        (the intercept, the last row of u, is free)
+    grad f = R'q + lambda u_w ;   by the intercept: sum of q
+    H v    = R' (d2 loss [R v_w + v_0]) + lambda v_w ;   by the intercept: the sum without R'
+"""
+
+from dataclasses import dataclass
+
+import torch  # noqa: TID253 - only ever imported when a probe is fitted
+from torch import Tensor
+
+from crs_assets.science.probes.design import Design
+from crs_assets.science.probes.losses import Loss, Problems
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One pass at some parameters.
+
+    Attributes:
+        value: (B,) float64 objective, nats.
+        gradient: (r + 1, B, K).
+        curvature: (B,) float64, sum over outputs of the mean second derivative of the loss by the logits.
+        logits: (n, B, K), if asked for.
+    """
+
+    value: Tensor
+    gradient: Tensor
+    curvature: Tensor
+    logits: Tensor | None
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The objective of all problems: rows and loss."""
+
+    design: Design
+    loss: Loss
+
+    def evaluate(self, parameters: Tensor, problems: Problems, *, keep_logits: bool = False) -> Evaluation:
+        """Value and gradient, in the precision of ``parameters``."""
+        folded = self.design.fold(parameters)
+        total = torch.zeros_like(folded)
+        value = torch.zeros(len(problems), dtype=torch.float64, device=parameters.device)
+        curvature = torch.zeros_like(value)
+        kept = []
+        for rows, block in self.design.blocks(parameters.dtype):
+            logits = _times(block, folded)
+            value += self.loss.value(logits, rows, problems)
+            probability = self.loss.probability(logits, rows, problems)
+            curvature += self.loss.diagonal(probability, rows, problems).sum((0, 2), dtype=torch.float64)
+            _add_transposed(total, block, self.loss.residual(probability, rows, problems))
+            kept.append(logits if keep_logits else logits[:0])
+        gradient = self.design.unfold(total)
+        self._add_penalty(gradient, parameters, problems)
+        value += problems.penalty / 2 * inner(parameters[:-1], parameters[:-1])
+        return Evaluation(value, gradient, curvature, torch.cat(kept) if keep_logits else None)
+
+    def hessian_times(self, direction: Tensor, probability: Tensor, problems: Problems) -> Tensor:
+        """Hessian at the given probabilities (n, B, K), times a direction (r + 1, B, K), in the rows' precision."""
+        dtype = self.design.working_dtype
+        folded = self.design.fold(direction.to(dtype))
+        total = torch.zeros_like(folded)
+        for rows, block in self.design.blocks(dtype):
+            bent = self.loss.curve(_times(block, folded), probability[rows], rows, problems)
+            _add_transposed(total, block, bent)
+        product = self.design.unfold(total).to(direction.dtype)
+        self._add_penalty(product, direction, problems)
+        return product
+
+    def logits(self, parameters: Tensor) -> Tensor:
+        """Logits (n, B, K), in the rows' precision."""
+        dtype = self.design.working_dtype
+        folded = self.design.fold(parameters.to(dtype))
+        return torch.cat([_times(block, folded) for _, block in self.design.blocks(dtype)])
+
+    def value_at(self, logits: Tensor, parameters: Tensor, problems: Problems) -> Tensor:
+        """(B,) float64 objective from logits (n, B, K) that are already known."""
+        loss = self.loss.value(logits, slice(0, self.design.rows), problems)
+        return loss + problems.penalty / 2 * inner(parameters[:-1], parameters[:-1])
+
+    @staticmethod
+    def _add_penalty(product: Tensor, parameters: Tensor, problems: Problems) -> None:
+        product[:-1] += parameters[:-1] * problems.penalty.to(product.dtype)[:, None]
+
+
+def inner(a: Tensor, b: Tensor) -> Tensor:
+    """(B,) float64: inner product of two (r, B, K) tensors, problem by problem."""
+    return (a * b).sum((0, 2), dtype=torch.float64)
+
+
+def _times(block: Tensor, folded: Tensor) -> Tensor:
+    """Block (m, c) times folded parameters (c + 1, B, K) -> logits (m, B, K)."""
+    matrix = folded.reshape(len(folded), -1)
+    return torch.addmm(matrix[-1], block, matrix[:-1]).reshape(len(block), *folded.shape[1:])
+
+
+def _add_transposed(total: Tensor, block: Tensor, residual: Tensor) -> None:
+    """Add a block's transposed product (c + 1, B, K), the row sums last."""
+    flat, matrix = residual.reshape(len(block), -1), total.view(len(total), -1)
+    matrix[:-1].addmm_(block.T, flat)
+    matrix[-1] += flat.sum(0)

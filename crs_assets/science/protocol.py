@@ -1,0 +1,231 @@
+"""The protocol as data: a frozen model of one TOML file of ``catalog/protocols``."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, PositiveInt, field_validator, model_validator
+
+from crs_assets.science.toml_models import CatalogError, FrozenModel, read_toml, resolve_extends, validate
+
+PROTOCOL_FOLDER = Path(__file__).parent.parent / "catalog" / "protocols"
+
+CLEAN = "clean"
+TRANSFER = "transfer"
+
+AxisType = Literal["discrimination", "calibration", "label_efficiency", "robustness"]
+AXES: tuple[AxisType, ...] = ("discrimination", "calibration", "label_efficiency", "robustness")
+PerturbationType = Literal["gaussian_blur", "jpeg", "contrast", "rician", "fov_crop"]
+UncertainPolicyType = Literal["u_ignore", "u_zeros", "u_ones", "mixed"]
+
+
+class Condition(FrozenModel):
+    """What the test images went through: clean, a perturbation at a severity, or the transfer target."""
+
+    perturbation: str
+    severity: int = 0
+
+    @property
+    def name(self) -> str:
+        """``clean``, ``transfer``, or for example ``jpeg-3``."""
+        return f"{self.perturbation}-{self.severity}" if self.severity else self.perturbation
+
+
+class Eligibility(FrozenModel):
+    """How many positives, and how many negatives, a class needs in each split to be scored."""
+
+    test: PositiveInt
+    train: PositiveInt
+    validation: PositiveInt
+
+
+class DataProtocol(FrozenModel):
+    """Seeds, label fractions, splits and label policy."""
+
+    seeds: tuple[int, ...] = Field(min_length=1)
+    fractions: tuple[float, ...] = Field(min_length=2)
+    test_fraction: float = Field(gt=0, lt=1)
+    train_until: float = Field(gt=0, lt=1)
+    validation_until: float = Field(gt=0, lt=1)
+    validation_min_images: PositiveInt
+    uncertain_labels: UncertainPolicyType
+    eligibility: Eligibility
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if list(self.fractions) != sorted(set(self.fractions)) or self.fractions[0] <= 0 or self.fractions[-1] != 1:
+            raise ValueError(f"fractions must rise from above 0 to exactly 1, got {self.fractions}")
+        if self.train_until >= self.validation_until:
+            raise ValueError("train_until must lie below validation_until")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds repeat: {self.seeds}")
+        return self
+
+
+class ImageProtocol(FrozenModel):
+    """Working resolution and noise grid, in pixels of the short side."""
+
+    working_short_side: PositiveInt
+    noise_grid_short_side: PositiveInt
+
+
+class Perturbation(FrozenModel):
+    """One degradation family and its strengths, mildest first."""
+
+    id: PerturbationType
+    severities: tuple[PositiveInt, ...] = (1, 2, 3)
+    strengths: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _paired(self) -> Self:
+        if len(self.severities) != len(self.strengths):
+            raise ValueError(f"{self.id}: {len(self.severities)} severities for {len(self.strengths)} strengths")
+        return self
+
+    def strength(self, severity: int) -> float:
+        """The strength at a severity.
+
+        Raises:
+            ValueError: If the protocol has no such severity.
+        """
+        if severity not in self.severities:
+            raise ValueError(f"{self.id} has no severity {severity}; the protocol has {list(self.severities)}.")
+        return self.strengths[self.severities.index(severity)]
+
+
+class ProbeProtocol(FrozenModel):
+    """The linear probe: penalty grid, standardisation floors, convergence."""
+
+    lambda_min: float = Field(gt=0)
+    lambda_max: float = Field(gt=0)
+    lambda_count: PositiveInt
+    std_floor: float = Field(ge=0)
+    std_zero: float = Field(gt=0)
+    gap: float = Field(gt=0)
+    max_iterations: PositiveInt
+    lambda_min_validation: PositiveInt
+
+    @cached_property
+    def lambdas(self) -> tuple[float, ...]:
+        """The penalty grid, geometric, ascending."""
+        return tuple(float(x) for x in np.geomspace(self.lambda_min, self.lambda_max, self.lambda_count))
+
+
+class MetricProtocol(FrozenModel):
+    """Bins and null band of the calibration error, threshold of the above-chance forms."""
+
+    ece_bins: PositiveInt
+    skill_min_auroc: float
+    null_band_draws: PositiveInt
+    null_band_level: float = Field(gt=0, lt=1)
+
+
+class Anchor(FrozenModel):
+    """Raw values that map to 0 and to 1."""
+
+    zero: float
+    one: float
+
+
+class AxisProtocol(FrozenModel):
+    """How raw axis values are read and normalised."""
+
+    form: Literal["raw", "skill"]
+    score_decimals: PositiveInt
+    anchors: dict[AxisType, Anchor]
+
+    @field_validator("anchors")
+    @classmethod
+    def _complete(cls, anchors: dict[AxisType, Anchor]) -> dict[AxisType, Anchor]:
+        if set(anchors) != set(AXES):
+            raise ValueError(f"anchors must name exactly {list(AXES)}, got {sorted(anchors)}")
+        return {axis: anchors[axis] for axis in AXES}
+
+
+class ScoreWeights(FrozenModel):
+    """Weights of the three terms of the Clinical Reliability Score; design parameters, not clinical utilities."""
+
+    dominance: float = Field(ge=0)
+    closeness: float = Field(ge=0)
+    worst_axis: float = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _sum_to_one(self) -> Self:
+        total = self.dominance + self.closeness + self.worst_axis
+        if abs(total - 1) > 1e-12:
+            raise ValueError(f"the three weights must sum to 1, got {total:g}")
+        return self
+
+
+class StatisticsProtocol(FrozenModel):
+    """Bootstrap replicates and the level of percentile intervals."""
+
+    replicates: PositiveInt
+    interval: float = Field(gt=0, lt=1)
+
+
+class Protocol(FrozenModel):
+    """Everything that decides a published number. Two protocol ids never share a table."""
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    title: str
+    salt: str = Field(min_length=1)
+    data: DataProtocol
+    images: ImageProtocol
+    perturbations: tuple[Perturbation, ...] = Field(min_length=1)
+    probe: ProbeProtocol
+    metrics: MetricProtocol
+    axes: AxisProtocol
+    score: ScoreWeights
+    statistics: StatisticsProtocol
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        ids = [perturbation.id for perturbation in self.perturbations]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"perturbations repeat: {ids}")
+        return self
+
+    def perturbation(self, name: str) -> Perturbation:
+        """The degradation family of that name.
+
+        Raises:
+            ValueError: If the protocol has no such family.
+        """
+        for perturbation in self.perturbations:
+            if perturbation.id == name:
+                return perturbation
+        raise ValueError(f"unknown perturbation {name!r}; {self.id} has {[p.id for p in self.perturbations]}.")
+
+    def degradations(self) -> Iterator[Condition]:
+        """Every (perturbation, severity), in the order of the protocol file."""
+        for perturbation in self.perturbations:
+            for severity in perturbation.severities:
+                yield Condition(perturbation=perturbation.id, severity=severity)
+
+    def conditions(self, *, transfer: bool) -> tuple[Condition, ...]:
+        """Every condition of a data set: clean, the degradations, and the target where there is one."""
+        tail = (Condition(perturbation=TRANSFER),) if transfer else ()
+        return (Condition(perturbation=CLEAN), *self.degradations(), *tail)
+
+
+def load_protocol(source: str | Path) -> Protocol:
+    """Load a protocol by id (shipped) or by path (a TOML file of one's own).
+
+    Raises:
+        CatalogError: If the file is missing, malformed, or its name and id differ.
+    """
+    path = Path(source) if str(source).endswith(".toml") else PROTOCOL_FOLDER / f"{source}.toml"
+    document = resolve_extends(read_toml(path), lambda parent: PROTOCOL_FOLDER / f"{parent}.toml")
+    protocol = validate(Protocol, document, source=path.name)
+    if protocol.id != path.stem:
+        raise CatalogError(f"{path.name}: the file is named {path.stem!r} but its id is {protocol.id!r}; make them equal.")
+    return protocol
+
+
+def protocol_part(protocol: Protocol, *parts: str) -> dict[str, Any]:
+    """The named parts of a protocol as plain data: what a stage's fingerprint depends on, and no more."""
+    dumped = protocol.model_dump(mode="json")
+    return {part: dumped[part] for part in parts}

@@ -1,0 +1,194 @@
+"""Suites: which data sets and encoders are measured together, under which protocol, against which panel."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import Field
+
+from crs_assets.science.datasets.spec import DatasetSpec, load_dataset_spec
+from crs_assets.science.encoders.spec import EncoderSpec, load_encoder_spec
+from crs_assets.science.protocol import Protocol, load_protocol
+from crs_assets.science.toml_models import CatalogError, FrozenModel, read_toml, resolve_extends, validate
+
+CATALOG_FOLDER = Path(__file__).parent.parent / "catalog"
+LOCAL_PANEL = "local"
+
+
+class SuiteSpec(FrozenModel):
+    """One TOML file of ``catalog/suites``."""
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    title: str
+    protocol: str
+    readings: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = Field(min_length=1)
+    encoders: tuple[str, ...] = Field(min_length=1)
+    controls: tuple[str, ...] = ()
+    shuffled_labels_encoder: str
+    panel: str = LOCAL_PANEL
+    panel_members: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One (encoder, data set) pair; ``absent`` carries the catalogue's reason, or None where the cell exists."""
+
+    encoder: str
+    dataset: str
+    absent: str | None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite with everything its file names loaded and cross-checked."""
+
+    spec: SuiteSpec
+    protocol: Protocol
+    readings: tuple[Protocol, ...]
+    datasets: dict[str, DatasetSpec]
+    targets: dict[str, DatasetSpec]
+    encoders: dict[str, EncoderSpec]
+
+    @property
+    def id(self) -> str:
+        """The suite's id: prefix of its asset keys, name of its folder in the store."""
+        return self.spec.id
+
+    @cached_property
+    def image_sets(self) -> dict[str, DatasetSpec]:
+        """Data sets, then transfer targets."""
+        return {**self.datasets, **self.targets}
+
+    @property
+    def tasks(self) -> list[str]:
+        """Every ``<data set>.s<seed>`` in the order of the partitions."""
+        return [task_key(dataset, seed) for dataset in self.datasets for seed in self.protocol.data.seeds]
+
+    def target_of(self, dataset: str) -> str | None:
+        """The transfer target of a data set, if it has one."""
+        return self.datasets[dataset].transfer_target
+
+    def source_of(self, image_set: str) -> str | None:
+        """The data set whose probes are applied to a target; None for a data set."""
+        sources = [dataset for dataset in self.datasets if self.target_of(dataset) == image_set]
+        return sources[0] if sources else None
+
+    def absent_reason(self, encoder: str, image_set: str) -> str | None:
+        """Why an encoder has no such cell, or None where the cell exists."""
+        absent = self.encoders[encoder].absent
+        return absent.get(image_set) or absent.get(self.source_of(image_set) or "")
+
+    def cells(self, *, controls: bool = False) -> Iterator[Cell]:
+        """Every pair of the grid, absent ones included; controls only on request."""
+        for encoder, spec in self.encoders.items():
+            if spec.role == "control" and not controls:
+                continue
+            for dataset in self.datasets:
+                yield Cell(encoder, dataset, self.absent_reason(encoder, dataset))
+
+    def existing_datasets(self, encoder: str) -> list[str]:
+        """Data sets on which the encoder has a cell."""
+        return [dataset for dataset in self.datasets if self.absent_reason(encoder, dataset) is None]
+
+    def existing_image_sets(self, encoder: str) -> list[str]:
+        """Data sets and targets that the encoder encodes."""
+        return [image_set for image_set in self.image_sets if self.absent_reason(encoder, image_set) is None]
+
+    def with_encoders(self, extra: dict[str, EncoderSpec]) -> "Suite":
+        """The suite with further encoders behind its own; an id that it already has is an error.
+
+        Raises:
+            CatalogError: If an id is taken.
+        """
+        taken = sorted(set(extra) & set(self.encoders))
+        if taken:
+            raise CatalogError(f"suite {self.id} already has {taken}; an encoder's id is never reused, choose another.")
+        return replace(self, encoders={**self.encoders, **extra})
+
+
+def task_key(dataset: str, seed: int) -> str:
+    """The partition key of a data set and seed: ``isic2019.s0``."""
+    return f"{dataset}.s{seed}"
+
+
+def parse_task(task: str) -> tuple[str, int]:
+    """The data set and seed of a task key."""
+    dataset, _, seed = task.rpartition(".s")
+    return dataset, int(seed)
+
+
+def find_entry(kind: str, name: str, user_catalog: Path | None = None) -> Path:
+    """The TOML file of a catalogue entry; a user's file of that name may not shadow a shipped one.
+
+    Args:
+        kind: ``suites``, ``datasets`` or ``encoders``.
+        name: The entry's id.
+        user_catalog: A folder with the same sub-folders, for entries of one's own.
+
+    Raises:
+        CatalogError: If no such entry exists, or two do.
+    """
+    folders = [CATALOG_FOLDER / kind, *([user_catalog / kind] if user_catalog else [])]
+    found = [folder / f"{name}.toml" for folder in folders if (folder / f"{name}.toml").is_file()]
+    if len(found) > 1:
+        raise CatalogError(f"{kind}/{name}.toml exists in the shipped and in your catalogue; rename yours.")
+    if not found:
+        known = sorted(path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.toml"))
+        raise CatalogError(f"no {kind} entry {name!r}; known: {', '.join(known)}. Add {name}.toml to your catalogue.")
+    return found[0]
+
+
+def load_suite(source: str | Path, user_catalog: Path | None = None) -> Suite:
+    """Load a suite by id or path, with every entry it names.
+
+    Raises:
+        CatalogError: Naming every entry that is missing or contradictory.
+    """
+    path = Path(source) if str(source).endswith(".toml") else find_entry("suites", str(source), user_catalog)
+    document = resolve_extends(read_toml(path), lambda parent: find_entry("suites", parent, user_catalog))
+    spec = validate(SuiteSpec, document, source=path.name)
+    protocol = load_protocol(spec.protocol)
+    datasets = {name: load_dataset_spec(find_entry("datasets", name, user_catalog)) for name in spec.datasets}
+    target_names = dict.fromkeys(d.transfer_target for d in datasets.values() if d.transfer_target)
+    suite = Suite(
+        spec=spec,
+        protocol=protocol,
+        readings=(protocol, *(load_protocol(name) for name in spec.readings)),
+        datasets=datasets,
+        targets={name: load_dataset_spec(find_entry("datasets", name, user_catalog)) for name in target_names},
+        encoders={
+            name: load_encoder_spec(find_entry("encoders", name, user_catalog))
+            for name in (*spec.encoders, *spec.controls)
+        },
+    )
+    problems = list(_contradictions(suite, path))
+    if problems:
+        raise CatalogError("\n".join([f"{path.name}: {len(problems)} problem(s):", *(f"  {p}" for p in problems)]))
+    return suite
+
+
+def _contradictions(suite: Suite, path: Path) -> Iterator[str]:
+    spec = suite.spec
+    if spec.id != path.stem:
+        yield f"the file is named {path.stem!r} but its id is {spec.id!r}; make them equal."
+    for name in spec.encoders:
+        if suite.encoders[name].role != "encoder":
+            yield f"encoders: {name} is a control; list it under controls."
+    for name in spec.controls:
+        if suite.encoders[name].role != "control":
+            yield f"controls: {name} is an encoder; list it under encoders."
+    for name in (*spec.panel_members, spec.shuffled_labels_encoder):
+        if name not in spec.encoders:
+            yield f"panel_members, shuffled_labels_encoder: {name} is not among the suite's encoders."
+    for name, dataset in suite.datasets.items():
+        if dataset.role != "source":
+            yield f"datasets: {name} is a transfer target; it comes in through its source's transfer_target."
+    for reading in suite.readings[1:]:
+        if reading.model_copy(update={"id": "", "title": "", "axes": None}) != suite.protocol.model_copy(
+            update={"id": "", "title": "", "axes": None}
+        ):
+            yield f"readings: {reading.id} differs from {suite.protocol.id} beyond [axes]; it is not a reading of the same runs."
+    if len(suite.tasks) >= 100:
+        yield f"{len(suite.tasks)} data set x seed partitions; Dagster skips data versions from 100 on."

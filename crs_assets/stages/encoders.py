@@ -1,0 +1,213 @@
+"""Encoder stages: the fingerprint of an encoder, and what it makes of images."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from crs_assets.resources.artifact_store import Staging
+from crs_assets.resources.bench import Bench
+from crs_assets.science.encoders import EncoderSpec, load_encoder, prepare
+from crs_assets.science.extraction import extract
+from crs_assets.science.images import iterate_degradations, load_image, pixel_fingerprint, to_working_resolution
+from crs_assets.science.protocol import CLEAN, protocol_part
+from crs_assets.stages.data import DatasetIndex, read_index
+from crs_assets.stages.feature_files import finished_chunks, open_features, read_chunks, write_chunk, write_features
+from crs_assets.stages.progress import Progress, report
+from crs_assets.stages.stage import Built, Refused, Stage
+
+WEIGHTS_FILE = "weights.json"
+FEATURES_FILE = "features.arrow"
+
+_PIXEL_LIBRARIES = ("numpy", "opencv-python-headless", "pillow", "simplejpeg")
+_MODEL_LIBRARIES = ("timm", "torch")
+
+Float32 = NDArray[np.float32]
+Uint8 = NDArray[np.uint8]
+
+
+class EncoderWeights(Stage):
+    """What decides an encoder's features: its weights, architecture, preprocessing and tap, as one fingerprint."""
+
+    name = "encoder_weights"
+    code_version = "1"
+
+    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
+        """Every encoder and control."""
+        return ((encoder,) for encoder in bench.suite.encoders)
+
+    def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
+        """The fingerprint of the files as they lie there now."""
+        return {"fingerprint": bench.weights.fingerprint(bench.suite.encoders[parts[0]])}
+
+    def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
+        """Record hashes and facts."""
+        spec = bench.suite.encoders[parts[0]]
+        hashes = bench.weights.hashes(spec)
+        facts = spec.model_dump(mode="json")
+        pl.DataFrame({"file": list(hashes), "sha256": list(hashes.values())}, schema={"file": pl.Utf8, "sha256": pl.Utf8}).write_parquet(
+            staging.path("weights.parquet")
+        )
+        summary = {key: facts[key] for key in ("title", "family", "role", "licence", "gated")}
+        return Built({**summary, "dim": spec.tap.dim, "files": len(hashes)}, bench.weights.fingerprint(spec))
+
+
+class Features(Stage):
+    """Clean embeddings of every usable image of an image set."""
+
+    name = "features"
+    code_version = "1"
+    libraries = (*_PIXEL_LIBRARIES, *_MODEL_LIBRARIES)
+    keeps_old_versions = False
+
+    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
+        """Every existing (encoder, image set); a target shared by two sources is encoded once."""
+        for encoder in bench.suite.encoders:
+            yield from ((encoder, image_set) for image_set in bench.suite.existing_image_sets(encoder))
+
+    def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
+        """Weights, images, working resolution, numeric mode."""
+        return _encoding_inputs(bench, *parts)
+
+    def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
+        """Encode in index order, chunk by chunk; a crash costs at most one chunk."""
+        encoder, image_set = parts
+        spec = bench.suite.encoders[encoder]
+        rows = usable_rows(read_index(bench, image_set))
+        load = partial(_clean_inputs, bench, spec, image_set, rows["path"].to_list())
+        features, timing = _encode(bench, staging, self.name, parts, rows["image_id"].to_list(), load, [CLEAN])
+        write_features(staging.path(FEATURES_FILE), rows["image_id"].to_list(), features[:, 0, :])
+        return _built(features, timing)
+
+
+class DegradedFeatures(Stage):
+    """Embeddings of the test images under every degradation; the same degraded image reaches every encoder."""
+
+    name = "degraded_features"
+    code_version = "1"
+    libraries = (*_PIXEL_LIBRARIES, *_MODEL_LIBRARIES)
+    keeps_old_versions = False
+
+    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
+        """Every existing (encoder, image set); a transfer target is not degraded and holds no condition."""
+        return Features().partitions(bench)
+
+    def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
+        """Weights, images, working resolution, numeric mode, degradations, and what the libraries make of them."""
+        inputs = _encoding_inputs(bench, *parts)
+        if inputs is None:
+            return None
+        protocol = bench.suite.protocol
+        return {**inputs, "salt": protocol.salt, **protocol_part(protocol, "perturbations"), "pixels": pixel_fingerprint()}
+
+    def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
+        """Decode each test image once, degrade it every way, encode; one file per condition."""
+        encoder, dataset = parts
+        if dataset in bench.suite.targets:
+            return Built({"images": 0, "conditions": 0, "dim": 0, "finite": True})
+        spec = bench.suite.encoders[encoder]
+        rows = usable_rows(read_index(bench, dataset)).filter("is_test")
+        ids = rows["image_id"].to_list()
+        conditions = [condition.name for condition in bench.suite.protocol.degradations()]
+        load = partial(_degraded_inputs, bench, spec, dataset, ids, rows["path"].to_list())
+        features, timing = _encode(bench, staging, self.name, parts, ids, load, conditions)
+        for position, condition in enumerate(conditions):
+            write_features(staging.path(f"{condition}.arrow"), ids, features[:, position, :])
+        return _built(features, timing)
+
+
+def usable_rows(index: pl.DataFrame) -> pl.DataFrame:
+    """Rows of an index that are not quarantined, in index order."""
+    return index.filter(pl.col("quarantine").is_null())
+
+
+def read_features(bench: Bench, encoder: str, image_set: str) -> tuple[list[str], Float32]:
+    """Image ids and a memory-mapped view of an encoder's clean features of an image set."""
+    return open_features(bench.store.open(bench.key(Features.name, encoder, image_set)).file(FEATURES_FILE))
+
+
+def read_degraded(bench: Bench, encoder: str, dataset: str) -> dict[str, tuple[list[str], Float32]]:
+    """Image ids and features of the test images by condition name."""
+    artifact = bench.store.open(bench.key(DegradedFeatures.name, encoder, dataset))
+    return {
+        condition.name: open_features(artifact.file(f"{condition.name}.arrow"))
+        for condition in bench.suite.protocol.degradations()
+    }
+
+
+def _encoding_inputs(bench: Bench, encoder: str, image_set: str) -> dict[str, Any] | None:
+    weights = EncoderWeights().version(bench, encoder)
+    index = DatasetIndex().version(bench, image_set)
+    if weights is None or index is None:
+        return None
+    return {
+        "weights": weights,
+        "index": index,
+        "working_short_side": bench.suite.protocol.images.working_short_side,
+        "numeric_mode": bench.compute.numeric_mode(),
+    }
+
+
+def _working_image(bench: Bench, image_set: str, reference: str) -> Uint8:
+    root = bench.roots.path(image_set)
+    return to_working_resolution(load_image(root, reference), bench.suite.protocol.images.working_short_side)
+
+
+def _clean_inputs(
+    bench: Bench, spec: EncoderSpec, image_set: str, references: Sequence[str], row: int
+) -> list[Uint8]:
+    return [prepare(_working_image(bench, image_set, references[row]), spec.preprocessing)]
+
+
+def _degraded_inputs(
+    bench: Bench, spec: EncoderSpec, dataset: str, ids: Sequence[str], references: Sequence[str], row: int
+) -> list[Uint8]:
+    image = _working_image(bench, dataset, references[row])
+    degraded = iterate_degradations(image, dataset=dataset, image_id=ids[row], protocol=bench.suite.protocol)
+    return [prepare(pixels, spec.preprocessing) for _, pixels in degraded]
+
+
+def _encode(
+    bench: Bench,
+    staging: Staging,
+    stage: str,
+    parts: tuple[str, ...],
+    ids: Sequence[str],
+    load: Callable[[int], list[Uint8]],
+    conditions: Sequence[str],
+) -> tuple[Float32, dict[str, float]]:
+    """Encode what is not yet written; features of shape (images, conditions, d), and this run's figures."""
+    spec, compute = bench.suite.encoders[parts[0]], bench.compute
+    began, start_chunk, rate = time.perf_counter(), finished_chunks(staging.folder), 0.0
+
+    def progress(done: int, total: int, images_per_second: float) -> None:
+        nonlocal rate
+        rate = images_per_second
+        report(Progress(stage, parts, done, total, "images", images_per_second))
+
+    chunks = extract(
+        ids,
+        load,
+        load_encoder(spec, bench.weights.mirror, compute.device),
+        batch_size=compute.batch_size,
+        chunk_batches=compute.chunk_batches,
+        conditions=conditions,
+        start_chunk=start_chunk,
+        workers=compute.workers,
+        progress=progress,
+    )
+    for chunk in chunks:
+        write_chunk(staging.folder, chunk.index, chunk.features)
+    features = read_chunks(staging.folder).reshape(len(ids), len(conditions), -1)
+    seconds = time.perf_counter() - began
+    return features, {"images_per_second": rate, "seconds": seconds, "resumed_chunks": float(start_chunk)}
+
+
+def _built(features: Float32, timing: dict[str, float]) -> Built:
+    images, conditions, dim = features.shape
+    finite = bool(np.isfinite(features).all())
+    return Built({"images": images, "conditions": conditions, "dim": dim, "finite": finite}, timing=timing)

@@ -1,0 +1,397 @@
+"""Probe stages: predictions of the linear probe, one row of metrics per run of the grid, and the null controls."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from crs_assets.resources.artifact_store import Staging
+from crs_assets.resources.bench import Bench
+from crs_assets.science import evaluation
+from crs_assets.science.evaluation import Scored
+from crs_assets.science.labels import evaluation_labels, fit_labels
+from crs_assets.science.nulls import metadata_features, shuffle_labels
+from crs_assets.science.probing import FittedProbe, ProbeTask, fit_probe, prediction_frame
+from crs_assets.science.protocol import CLEAN, TRANSFER, protocol_part
+from crs_assets.science.splits import CALIBRATION, TEST, VALIDATION, eligible_target_classes
+from crs_assets.science.suite import parse_task
+from crs_assets.stages.data import DatasetIndex, Splits, read_classes, read_fractions, read_index, read_splits
+from crs_assets.stages.encoders import (
+    DegradedFeatures,
+    EncoderWeights,
+    Features,
+    read_degraded,
+    read_features,
+    usable_rows,
+)
+from crs_assets.stages.progress import Progress, report
+from crs_assets.stages.stage import Built, Stage
+
+PREDICTIONS_FILE = "predictions.parquet"
+FITS_FILE = "fits.parquet"
+WEIGHTS_FILE = "weights.safetensors"
+RUNS_FILE = "runs.parquet"
+CLASS_RUNS_FILE = "class_runs.parquet"
+RELIABILITY_FILE = "reliability.parquet"
+TARGET = "target"
+
+METADATA_ONLY = "metadata-only"
+SHUFFLED_LABELS = "shuffled-labels"
+
+_NUMERIC_LIBRARIES = ("numpy", "scipy", "torch")
+
+
+class ProbePredictions(Stage):
+    """Linear probes of an encoder on a data set and seed: the whole penalty path, and logits wherever they are scored."""
+
+    name = "probe_predictions"
+    code_version = "1"
+    libraries = _NUMERIC_LIBRARIES
+    keeps_old_versions = False
+
+    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
+        """Every existing (encoder, data set and seed)."""
+        return _tasks(bench)
+
+    def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
+        """Features, splits, labels, and the probe part of the protocol."""
+        encoder, task = parts
+        dataset, _ = parse_task(task)
+        protocol, target = bench.suite.protocol, bench.suite.target_of(dataset)
+        return _all_there(
+            features=Features().version(bench, encoder, dataset),
+            degraded_features=DegradedFeatures().version(bench, encoder, dataset),
+            target_features=Features().version(bench, encoder, target) if target else "",
+            splits=Splits().version(bench, task),
+            protocol=protocol_part(protocol, "probe"),
+            uncertain_labels=protocol.data.uncertain_labels,
+            device=bench.compute.kind,
+        )
+
+    def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
+        """Fit every fraction together, choose penalties on validation, predict; the test split is read once."""
+        encoder, task = parts
+        dataset, seed = parse_task(task)
+        ids, features = read_features(bench, encoder, dataset)
+        probe_task = _probe_task(bench, dataset, seed, features)
+        probe = fit_probe(probe_task, bench.suite.protocol, device=bench.compute.device)
+        report(Progress(self.name, parts, 1, 1, "probe sets"))
+        inputs = _prediction_inputs(bench, encoder, dataset, probe_task, ids)
+        prediction_frame(probe, inputs).write_parquet(staging.path(PREDICTIONS_FILE))
+        fits = _fit_rows(probe, probe_task)
+        fits.write_parquet(staging.path(FITS_FILE))
+        _write_weights(probe, staging)
+        return Built(
+            {
+                "fits": int(probe.path.converged.size),
+                "fits_not_converged": int((~probe.path.converged).sum()),
+                "chosen_not_converged": int((~fits["converged"]).sum()),
+                "chosen_at_edge": int(fits["at_edge"].sum()),
+                "n_train": probe.n_fit[-1],
+                "dim": int(features.shape[1]),
+            }
+        )
+
+
+class RunMetrics(Stage):
+    """One row per run of the grid: every metric of one label fraction and condition."""
+
+    name = "run_metrics"
+    code_version = "1"
+    libraries = ("numpy", "polars")
+
+    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
+        """Every existing (encoder, data set and seed)."""
+        return _tasks(bench)
+
+    def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
+        """Predictions, labels, and the metric part of the protocol."""
+        encoder, task = parts
+        dataset, _ = parse_task(task)
+        protocol, target = bench.suite.protocol, bench.suite.target_of(dataset)
+        return _all_there(
+            predictions=ProbePredictions().version(bench, encoder, task),
+            weights=EncoderWeights().version(bench, encoder),
+            index=DatasetIndex().version(bench, dataset),
+            target_index=DatasetIndex().version(bench, target) if target else "",
+            splits=Splits().version(bench, task),
+            protocol_id=protocol.id,
+            protocol=protocol_part(protocol, "metrics"),
+            salt=protocol.salt,
+        )
+
+    def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
+        """Score every run, and bin the clean predictions for the reliability diagram."""
+        encoder, task = parts
+        dataset, seed = parse_task(task)
+        artifact = bench.store.open(bench.key(ProbePredictions.name, encoder, task))
+        predictions = pl.read_parquet(artifact.file(PREDICTIONS_FILE))
+        scorer = RunScorer.open(bench, dataset, seed)
+        tables = scorer.score(predictions, pl.read_parquet(artifact.file(FITS_FILE)))
+        constants = _run_constants(bench, encoder, dataset)
+        runs = tables.runs.with_columns(**constants)
+        runs.write_parquet(staging.path(RUNS_FILE))
+        tables.classes.with_columns(**constants).write_parquet(staging.path(CLASS_RUNS_FILE))
+        tables.reliability.write_parquet(staging.path(RELIABILITY_FILE))
+        clean = runs.filter((pl.col("condition") == CLEAN) & (pl.col("fraction") == 1.0)).row(0, named=True)
+        return Built(
+            {
+                "rows": runs.height,
+                "not_converged": int((~runs["converged"]).sum()),
+                "classes_scored": len(scorer.classes),
+                "auroc": _finite(clean["auroc"]),
+                "ece": _finite(clean["ece"]),
+                "ece_null": _finite(clean["ece_null"]),
+            }
+        )
+
+
+class NullControls(Stage):
+    """What a probe reaches without looking: metadata only, and shuffled labels; clean, all labels, no axes."""
+
+    name = "null_controls"
+    code_version = "1"
+    libraries = _NUMERIC_LIBRARIES
+
+    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
+        """Every data set and seed."""
+        return ((task,) for task in bench.suite.tasks)
+
+    def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
+        """Index, splits, and the features that the shuffled labels are fitted on."""
+        dataset, _ = parse_task(parts[0])
+        protocol = bench.suite.protocol
+        return _all_there(
+            features=Features().version(bench, bench.suite.spec.shuffled_labels_encoder, dataset),
+            encoder=bench.suite.spec.shuffled_labels_encoder,
+            index=DatasetIndex().version(bench, dataset),
+            splits=Splits().version(bench, parts[0]),
+            protocol=protocol_part(protocol, "probe", "metrics"),
+            uncertain_labels=protocol.data.uncertain_labels,
+            salt=protocol.salt,
+        )
+
+    def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
+        """Fit each control at all labels and score it on the clean test set."""
+        dataset, seed = parse_task(parts[0])
+        protocol = bench.suite.protocol
+        _, features = read_features(bench, bench.suite.spec.shuffled_labels_encoder, dataset)
+        shuffled = _probe_task(bench, dataset, seed, features)
+        labels = fit_labels(shuffled.index, shuffled.space, protocol.data.uncertain_labels)
+        controls = {SHUFFLED_LABELS: (shuffled, shuffle_labels(labels, shuffled.index, protocol.salt, dataset, seed))}
+        metadata = metadata_features(shuffled.index)
+        if metadata is not None:
+            controls[METADATA_ONLY] = (_probe_task(bench, dataset, seed, metadata), labels)
+        scorer = RunScorer.open(bench, dataset, seed)
+        runs, predictions = [], []
+        for name, (task, fitted_labels) in controls.items():
+            probe = fit_probe(task, protocol, fractions=[1.0], labels=fitted_labels)
+            rows = task.rows(TEST)
+            ids = task.index["image_id"].gather(rows).to_list()
+            frame = prediction_frame(probe, {(TEST, CLEAN): (ids, task.features[rows])})
+            tables = scorer.score(frame, _fit_rows(probe, task))
+            predictions.append(frame.with_columns(encoder=pl.lit(name)))
+            runs.append(tables.runs.with_columns(**_run_constants(bench, name, dataset)))
+        pl.concat(predictions).write_parquet(staging.path(PREDICTIONS_FILE))
+        table = pl.concat(runs)
+        table.write_parquet(staging.path(RUNS_FILE))
+        return Built({"auroc": {row["encoder"]: _finite(row["auroc"]) for row in table.iter_rows(named=True)}})
+
+
+@dataclass(frozen=True)
+class RunTables:
+    """What scoring one set of predictions gives: a row per run, a row per run and class, reliability bins."""
+
+    runs: pl.DataFrame
+    classes: pl.DataFrame
+    reliability: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class RunScorer:
+    """Labels and scored classes of a data set and its target, ready to score any encoder's predictions."""
+
+    bench: Bench
+    dataset: str
+    seed: int
+    labels: Mapping[str, NDArray[Any]]
+    positions: Mapping[str, dict[str, int]]
+    classes: Sequence[int]
+    target_classes: Sequence[int]
+
+    @classmethod
+    def open(cls, bench: Bench, dataset: str, seed: int) -> "RunScorer":
+        """Read labels, K and K_T."""
+        spec = bench.suite.datasets[dataset]
+        index = usable_rows(read_index(bench, dataset))
+        at = {name: position for position, name in enumerate(spec.classes)}
+        scored = read_classes(bench, dataset, seed).filter("eligible")["class"].to_list()
+        labels = {dataset: evaluation_labels(index, spec)}
+        positions = {dataset: _positions(index)}
+        target_classes: list[int] = []
+        target = bench.suite.target_of(dataset)
+        if target:
+            target_spec = bench.suite.targets[target]
+            target_index = usable_rows(read_index(bench, target))
+            eligible = eligible_target_classes(target_index, target_spec, scored, bench.suite.protocol)
+            target_classes = [at[name] for name in eligible.filter("eligible")["class"]]
+            raw = evaluation_labels(target_index, target_spec)
+            labels[TARGET] = evaluation.align_target_labels(raw, target_spec, spec)
+            positions[TARGET] = _positions(target_index)
+        return cls(bench, dataset, seed, labels, positions, [at[name] for name in scored], target_classes)
+
+    def score(self, predictions: pl.DataFrame, fits: pl.DataFrame) -> RunTables:
+        """Score every (fraction, condition) that was predicted on the test set or the target."""
+        spec, protocol = self.bench.suite.datasets[self.dataset], self.bench.suite.protocol
+        sizes = {row["fraction"]: row for row in read_fractions(self.bench, self.dataset, self.seed).iter_rows(named=True)}
+        runs, classes, bins = [], [], []
+        scored = predictions.filter(pl.col("role").is_in([TEST, TARGET]))
+        for (fraction, condition), frame in scored.group_by("fraction", "condition", maintain_order=True):
+            run = self._run(frame, str(condition))
+            key = {"dataset": self.dataset, "seed": self.seed, "fraction": float(fraction), "condition": str(condition)}
+            row = evaluation.score(run, spec.task, protocol, self.dataset, self.seed, f"{fraction:g}", str(condition))
+            source = self._source_auroc(scored, float(fraction)) if condition == TRANSFER else float("nan")
+            of_fraction = fits.filter((pl.col("fraction") == fraction) & pl.col("problem").is_in(self._problems()))
+            runs.append(
+                {
+                    **key,
+                    "n_fit": sizes[fraction]["n_fit"],
+                    "n_val": sizes[fraction]["n_val"],
+                    "n_eval": frame.height,
+                    "floor": sizes[fraction]["floor"],
+                    "converged": bool(of_fraction["converged"].all()),
+                    "lambda_at_edge": bool(of_fraction["at_edge"].any()),
+                    "classes_scored": len(run.classes),
+                    "auroc_source": source,
+                    **row,
+                }
+            )
+            classes.extend({**key, **entry} for entry in evaluation.class_rows(run, spec))
+            if fraction == 1.0:
+                bins.append(
+                    evaluation.reliability(run, spec.task, n_bins=protocol.metrics.ece_bins).with_columns(
+                        condition=pl.lit(str(condition))
+                    )
+                )
+        return RunTables(pl.DataFrame(runs), pl.DataFrame(classes), pl.concat(bins))
+
+    def _problems(self) -> list[int]:
+        """Fit problems behind the scored classes: one per label, or the one softmax problem."""
+        return list(self.classes) if self.bench.suite.datasets[self.dataset].task == "multilabel" else [0]
+
+    def _run(self, frame: pl.DataFrame, condition: str) -> Scored:
+        where = TARGET if condition == TRANSFER else self.dataset
+        rows = [self.positions[where][image_id] for image_id in frame["image_id"]]
+        classes = self.target_classes if condition == TRANSFER else self.classes
+        return Scored(self.labels[where][rows], frame["logits"].to_numpy(), classes)
+
+    def _source_auroc(self, scored: pl.DataFrame, fraction: float) -> float:
+        """Clean macro-AUROC on the classes that the target shares: the other side of the transfer drop."""
+        clean = scored.filter((pl.col("fraction") == fraction) & (pl.col("condition") == CLEAN))
+        run = self._run(clean, CLEAN)
+        task = self.bench.suite.datasets[self.dataset].task
+        return evaluation.macro(Scored(run.labels, run.logits, self.target_classes), task)
+
+
+def read_runs(bench: Bench, encoder: str, task: str) -> pl.DataFrame:
+    """Run metrics of an encoder, data set and seed."""
+    return pl.read_parquet(bench.store.open(bench.key(RunMetrics.name, encoder, task)).file(RUNS_FILE))
+
+
+def read_clean_predictions(bench: Bench, encoder: str, task: str) -> pl.DataFrame:
+    """Clean test predictions at all labels: ``image_id``, ``logits``."""
+    path = bench.store.open(bench.key(ProbePredictions.name, encoder, task)).file(PREDICTIONS_FILE)
+    return (
+        pl.scan_parquet(path)
+        .filter((pl.col("fraction") == 1.0) & (pl.col("condition") == CLEAN) & (pl.col("role") == TEST))
+        .select("image_id", "logits")
+        .collect()
+    )
+
+
+def _tasks(bench: Bench) -> Iterator[tuple[str, ...]]:
+    for encoder in bench.suite.encoders:
+        existing = set(bench.suite.existing_datasets(encoder))
+        yield from ((encoder, task) for task in bench.suite.tasks if parse_task(task)[0] in existing)
+
+
+def _all_there(**inputs: Any) -> dict[str, Any] | None:
+    return None if any(value is None for value in inputs.values()) else inputs
+
+
+def _probe_task(bench: Bench, dataset: str, seed: int, features: NDArray[np.float32]) -> ProbeTask:
+    index = usable_rows(read_index(bench, dataset))
+    return ProbeTask(features, index, read_splits(bench, dataset, seed), bench.suite.datasets[dataset])
+
+
+def _prediction_inputs(
+    bench: Bench, encoder: str, dataset: str, task: ProbeTask, ids: Sequence[str]
+) -> dict[tuple[str, str], tuple[Sequence[str], NDArray[np.float32]]]:
+    names = np.asarray(ids, dtype=object)
+    inputs: dict[tuple[str, str], tuple[Sequence[str], NDArray[np.float32]]] = {}
+    for role in (VALIDATION, CALIBRATION, TEST):
+        rows = task.rows(role)
+        inputs[role, CLEAN] = (names[rows].tolist(), task.features[rows])
+    for condition, degraded in read_degraded(bench, encoder, dataset).items():
+        inputs[TEST, condition] = degraded
+    target = bench.suite.target_of(dataset)
+    if target:
+        inputs[TARGET, TRANSFER] = read_features(bench, encoder, target)
+    return inputs
+
+
+def _fit_rows(probe: FittedProbe, task: ProbeTask) -> pl.DataFrame:
+    """The chosen fit of each problem at each fraction."""
+    rows = []
+    for position, (fraction, choice) in enumerate(zip(probe.fractions, probe.choices, strict=True)):
+        for problem, index in enumerate(choice.index):
+            rows.append(
+                {
+                    "fraction": fraction,
+                    "problem": problem,
+                    "lambda": float(probe.path.lambdas[index]),
+                    "converged": bool(probe.path.converged[position, index, problem]),
+                    "newton_decrement": float(probe.path.newton_decrement[position, index, problem]),
+                    "at_edge": bool(choice.at_edge[problem]),
+                    "borrowed": bool(choice.borrowed[problem]),
+                }
+            )
+    return pl.DataFrame(rows)
+
+
+def _write_weights(probe: FittedProbe, staging: Staging) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(
+        {
+            "weights": np.ascontiguousarray(probe.path.weights),
+            "intercepts": np.ascontiguousarray(probe.path.intercepts),
+            "lambdas": np.asarray(probe.path.lambdas, dtype=np.float64),
+            "fractions": np.asarray(probe.fractions, dtype=np.float64),
+        },
+        staging.path(WEIGHTS_FILE),
+    )
+
+
+def _run_constants(bench: Bench, encoder: str, dataset: str) -> dict[str, pl.Expr]:
+    protocol, target = bench.suite.protocol, bench.suite.target_of(dataset)
+    return {
+        "encoder": pl.lit(encoder),
+        "probe": pl.lit("linear"),
+        "protocol": pl.lit(protocol.id),
+        "uncertain_labels": pl.lit(protocol.data.uncertain_labels),
+        "weights": pl.lit(EncoderWeights().version(bench, encoder) if encoder in bench.suite.encoders else None, dtype=pl.Utf8),
+        "index": pl.lit(DatasetIndex().version(bench, dataset)),
+        "target_index": pl.lit(DatasetIndex().version(bench, target) if target else None, dtype=pl.Utf8),
+    }
+
+
+def _positions(index: pl.DataFrame) -> dict[str, int]:
+    return {name: position for position, name in enumerate(index["image_id"])}
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

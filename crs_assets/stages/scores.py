@@ -1,0 +1,294 @@
+"""Score stages: an encoder's axis profile, and its Clinical Reliability Score against the frozen panel."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from crs_assets.resources.artifact_store import Staging, write_atomic
+from crs_assets.resources.bench import Bench
+from crs_assets.science import panel as panels
+from crs_assets.science.canonical import canonical_json
+from crs_assets.science.profiles import dataset_profile, seed_axes
+from crs_assets.science.protocol import AXES, protocol_part
+from crs_assets.science.suite import CATALOG_FOLDER, LOCAL_PANEL, task_key
+from crs_assets.stages.data import DatasetIndex, Splits, read_classes, read_fractions
+from crs_assets.stages.encoders import EncoderWeights
+from crs_assets.stages.nulls import rankable_datasets
+from crs_assets.stages.probes import RunMetrics, read_runs
+from crs_assets.stages.stage import Built, Refused, Stage
+
+PROFILE_FILE = "profile.json"
+SCORE_FILE = "crs.json"
+SHIPPED_PANELS = CATALOG_FOLDER / "panels"
+
+
+class AxisProfile(Stage):
+    """The four raw axes of an encoder on each data set, their parts and spread, and z under each reading."""
+
+    name = "axis_profile"
+    code_version = "1"
+    libraries = ("numpy",)
+
+    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
+        """Every encoder and control."""
+        return ((encoder,) for encoder in bench.suite.encoders)
+
+    def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
+        """Run metrics of the cells that are there; a cell is there when all its seeds are."""
+        (encoder,) = parts
+        runs = {
+            dataset: versions
+            for dataset in bench.suite.existing_datasets(encoder)
+            if (versions := _seed_versions(bench, encoder, dataset)) is not None
+        }
+        if not runs:
+            return None
+        return {
+            "runs": runs,
+            "weights": EncoderWeights().version(bench, encoder),
+            "readings": {reading.id: protocol_part(reading, "axes", "metrics") for reading in bench.suite.readings},
+        }
+
+    def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
+        """Axes per seed, their means, and what is missing and why."""
+        (encoder,) = parts
+        datasets: dict[str, Any] = {}
+        coverage: dict[str, str] = {}
+        for dataset in bench.suite.datasets:
+            reason = bench.suite.absent_reason(encoder, dataset)
+            if reason is not None:
+                coverage[dataset] = f"absent: {reason}"
+            elif _seed_versions(bench, encoder, dataset) is None:
+                coverage[dataset] = "missing: not run"
+            else:
+                datasets[dataset] = _profiles_of(bench, encoder, dataset)
+                problem = datasets[dataset][bench.suite.protocol.id]["problem"]
+                coverage[dataset] = f"no axes: {problem}" if problem else "complete"
+        profile = {
+            "encoder": encoder,
+            "weights": EncoderWeights().version(bench, encoder),
+            "protocol": bench.suite.protocol.id,
+            "coverage": coverage,
+            "datasets": datasets,
+        }
+        write_atomic(staging.path(PROFILE_FILE), canonical_json(profile))
+        primary = {name: entry[bench.suite.protocol.id] for name, entry in datasets.items()}
+        return Built({"coverage": coverage, "raw": {name: entry["raw"] for name, entry in primary.items()}})
+
+
+class Crs(Stage):
+    """The Clinical Reliability Score of an encoder: three terms per data set, against the frozen panel and nothing else."""
+
+    name = "crs"
+    code_version = "1"
+    libraries = ("numpy",)
+
+    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
+        """Every encoder and control; controls are scored and never ranked."""
+        return ((encoder,) for encoder in bench.suite.encoders)
+
+    def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
+        """The encoder's own profile and the panel."""
+        panel = active_panel(bench)
+        return None if panel is None else _with_profile(bench, parts[0], panel)
+
+    def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
+        """Score each data set under each reading, then the mean where no cell is missing."""
+        (encoder,) = parts
+        panel, profile = active_panel(bench), read_profile(bench, encoder)
+        if panel is None:
+            raise Refused("no reference panel; freeze one with `crs panel freeze`.")
+        score = score_encoder(bench, panel, profile)
+        write_atomic(staging.path(SCORE_FILE), canonical_json(score))
+        primary = score["readings"][bench.suite.protocol.id]
+        return Built(
+            {
+                "panel": panel["name"],
+                "crs": primary["aggregate"]["crs"] if primary["aggregate"] else None,
+                "coverage": f"{score['covered']} of {score['expected']}",
+                "complete": score["complete"],
+                "per_dataset": {name: entry["crs"] for name, entry in primary["datasets"].items()},
+            }
+        )
+
+
+def score_encoder(bench: Bench, panel: Mapping[str, Any], profile: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that is published of one encoder's score.
+
+    Raises:
+        PanelError: If the panel is of other data, splits, policy or protocol.
+    """
+    suite, encoder = bench.suite, profile["encoder"]
+    for dataset in profile["datasets"]:
+        panels.check_comparable(panel, dataset, comparison_conditions(bench, dataset), suite.protocol.id)
+    expected = suite.existing_datasets(encoder)
+    scored = [name for name in profile["datasets"] if profile["datasets"][name][suite.protocol.id]["z"] is not None]
+    ranked = [name for name in scored if panel["datasets"][name]["rankable"]]
+    complete = set(scored) == set(expected)
+    readings: dict[str, Any] = {}
+    for reading in suite.readings:
+        datasets = {}
+        for name in profile["datasets"]:
+            entry = profile["datasets"][name][reading.id]
+            if entry["z"] is None:
+                continue
+            cell = {"encoder": encoder, "weights": profile["weights"], "dataset": name}
+            full = panels.score_against(panel, reading, z=entry["z"], **cell)
+            inner = panels.score_against(panel, reading, z=entry["z_without_transfer"], transfer=False, **cell)
+            datasets[name] = {**full.__dict__, "crs_without_transfer": inner.crs, "z": entry["z"]}
+        usable = [datasets[name]["crs"] for name in ranked if name in datasets]
+        has_aggregate = complete and len(usable) == len(ranked) and bool(usable)
+        readings[reading.id] = {
+            "datasets": datasets,
+            "aggregate": {"crs": float(np.mean(usable)), "datasets": ranked} if has_aggregate else None,
+        }
+    return {
+        "encoder": encoder,
+        "weights": profile["weights"],
+        "panel": panel["name"],
+        "panel_sha256": panel["sha256"],
+        "protocol": suite.protocol.id,
+        "covered": len(scored),
+        "expected": len(expected),
+        "complete": complete,
+        "coverage": profile["coverage"],
+        "readings": readings,
+    }
+
+
+def comparison_conditions(bench: Bench, dataset: str) -> dict[str, Any]:
+    """What two scores on a data set must share to be comparable."""
+    suite, target = bench.suite, bench.suite.target_of(dataset)
+    seeds = suite.protocol.data.seeds
+    classes = read_classes(bench, dataset, seeds[0])
+    return {
+        "index": DatasetIndex().version(bench, dataset),
+        "target": target or "",
+        "target_index": DatasetIndex().version(bench, target) if target else "",
+        "splits": {str(seed): Splits().version(bench, task_key(dataset, seed)) for seed in seeds},
+        "uncertain_labels": suite.protocol.data.uncertain_labels,
+        "classes": classes.filter("eligible")["class"].to_list(),
+    }
+
+
+def freeze_panel(bench: Bench) -> dict[str, Any]:
+    """Freeze the suite's panel members as they stand in the store, and make that panel the active one.
+
+    Raises:
+        PanelError: If a member's profile is missing or incomplete.
+    """
+    members: dict[str, Any] = {}
+    missing = [name for name in bench.suite.spec.panel_members if not AxisProfile().is_current(bench, name)]
+    if missing:
+        raise panels.PanelError(f"no up-to-date profile of {', '.join(missing)}; run them first: crs run.")
+    for name in bench.suite.spec.panel_members:
+        profile = read_profile(bench, name)
+        members[name] = {"weights": profile["weights"], "datasets": profile["datasets"]}
+    rankable = rankable_datasets(bench, bench.suite.spec.panel_members)
+    covered = {name for member in members.values() for name in member["datasets"]}
+    conditions = {
+        name: {**comparison_conditions(bench, name), "rankable": rankable[name]}
+        for name in bench.suite.datasets
+        if name in covered
+    }
+    panel = panels.freeze(bench.suite.id, list(bench.suite.readings), conditions, members)
+    panels.write(panel, bench.home.panels)
+    write_atomic(_pointer(bench), panel["name"])
+    return panel
+
+
+def rederive_panel(bench: Bench, panel: Mapping[str, Any]) -> list[str]:
+    """Differences between a panel and what the stored profiles of its members give now; empty where equal."""
+    members = {}
+    for name in panel["encoders"]:
+        profile = read_profile(bench, name)
+        members[name] = {"weights": profile["weights"], "datasets": profile["datasets"]}
+    rankable = rankable_datasets(bench, tuple(panel["encoders"]))
+    conditions = {
+        name: {**comparison_conditions(bench, name), "rankable": rankable[name]} for name in panel["datasets"]
+    }
+    return panels.differences(panel, panels.freeze(bench.suite.id, list(bench.suite.readings), conditions, members))
+
+
+def panel_path(bench: Bench) -> Path | None:
+    """File of the panel that scores are taken against; None where the suite has no panel yet."""
+    name = bench.suite.spec.panel
+    if name == LOCAL_PANEL:
+        pointer = _pointer(bench)
+        return bench.home.panels / f"{pointer.read_text().strip()}.json" if pointer.exists() else None
+    shipped = SHIPPED_PANELS / f"{name}.json"
+    return shipped if shipped.exists() else bench.home.panels / f"{name}.json"
+
+
+def active_panel(bench: Bench) -> dict[str, Any] | None:
+    """The verified panel that scores are taken against; None where the suite has none yet."""
+    path = panel_path(bench)
+    return None if path is None else panels.read(path)
+
+
+def read_profile(bench: Bench, encoder: str) -> dict[str, Any]:
+    """An encoder's axis profile."""
+    path = bench.store.open(bench.key(AxisProfile.name, encoder)).file(PROFILE_FILE)
+    profile: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return profile
+
+
+def read_score(bench: Bench, encoder: str) -> dict[str, Any]:
+    """An encoder's published score."""
+    path = bench.store.open(bench.key(Crs.name, encoder)).file(SCORE_FILE)
+    score: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return score
+
+
+def _pointer(bench: Bench) -> Path:
+    bench.home.panels.mkdir(parents=True, exist_ok=True)
+    return bench.home.panels / f"{bench.suite.id}.active"
+
+
+def _with_profile(bench: Bench, encoder: str, panel: Mapping[str, Any]) -> dict[str, Any] | None:
+    profile = AxisProfile().version(bench, encoder)
+    if profile is None:
+        return None
+    scores = {reading.id: protocol_part(reading, "score") for reading in bench.suite.readings}
+    return {"profile": profile, "panel": panel["sha256"], "readings": scores}
+
+
+def _seed_versions(bench: Bench, encoder: str, dataset: str) -> dict[str, str] | None:
+    versions = {
+        str(seed): RunMetrics().version(bench, encoder, task_key(dataset, seed))
+        for seed in bench.suite.protocol.data.seeds
+    }
+    return None if any(version is None for version in versions.values()) else {k: v for k, v in versions.items() if v}
+
+
+def _profiles_of(bench: Bench, encoder: str, dataset: str) -> dict[str, Any]:
+    seeds = bench.suite.protocol.data.seeds
+    runs = {seed: read_runs(bench, encoder, task_key(dataset, seed)) for seed in seeds}
+    distinct = {seed: _distinct(read_fractions(bench, dataset, seed)) for seed in seeds}
+    return {
+        reading.id: dataset_profile(
+            [seed_axes(runs[seed], reading, distinct_fractions=distinct[seed]) for seed in seeds], reading
+        )
+        for reading in bench.suite.readings
+    }
+
+
+def _distinct(fractions: pl.DataFrame) -> bool:
+    return fractions["n_fit"].n_unique() == fractions.height
+
+
+__all__ = [
+    "AXES",
+    "AxisProfile",
+    "Crs",
+    "active_panel",
+    "freeze_panel",
+    "panel_path",
+    "read_profile",
+    "read_score",
+    "rederive_panel",
+]
