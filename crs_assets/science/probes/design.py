@@ -11,11 +11,12 @@ Centring by the sample set's own mean only moves the free intercept.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import torch  # noqa: TID253 - only ever imported when a probe is fitted
+import torch  # noqa: TID253  # imported only when a probe is fitted
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor  # noqa: TID253
 
 from crs_assets.science.probes.standardisation import row_blocks
 from crs_assets.science.validation import FloatArray, IntArray
@@ -81,7 +82,7 @@ class Design:
 
     @property
     def working_dtype(self) -> torch.dtype:
-        """Precision of products with the rows: float64 where they are resident."""
+        """Precision of quasi-Newton steps: float64 where the rows are resident."""
         return torch.float32 if self.resident is None else torch.float64
 
     def blocks(self, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
@@ -89,7 +90,13 @@ class Design:
         if self.resident is None:
             yield from self.source.blocks(dtype)
         else:
-            yield slice(0, self.rows), self.resident
+            yield slice(0, self.rows), self.resident if dtype == torch.float64 else self._resident32
+
+    @cached_property
+    def _resident32(self) -> Tensor:
+        if self.resident is None:
+            raise ValueError("these rows are streamed, not resident")
+        return self.resident.to(torch.float32)
 
     def fold(self, parameters: Tensor) -> Tensor:
         """From rotated parameters (r + 1, ...) to those that act on what ``blocks`` yields."""

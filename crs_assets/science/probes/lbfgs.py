@@ -15,8 +15,8 @@ References:
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import torch  # noqa: TID253 - only ever imported when a probe is fitted
-from torch import Tensor
+import torch  # noqa: TID253  # imported only when a probe is fitted
+from torch import Tensor  # noqa: TID253
 
 from crs_assets.science.probes.losses import Problems
 from crs_assets.science.probes.objective import Objective, inner

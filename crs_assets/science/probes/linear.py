@@ -216,7 +216,7 @@ def _number_problems(lambdas: FloatArray, scale: FloatArray, mean: FloatArray, f
 def _label_problems(labels: NDArray[np.generic], row_sets: Sequence[IntArray], kind: KindType) -> list[str]:
     used = labels[np.unique(np.concatenate(row_sets))]
     if kind == "multiclass":
-        bad = int((used < 0).sum())
+        bad = int((used.astype(np.int64) < 0).sum())
         return (
             [f"labels: {bad} rows have a negative class index; leave such rows out of the sample sets"] if bad else []
         )

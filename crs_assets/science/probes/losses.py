@@ -3,8 +3,8 @@
 Both are written for B problems at once over the same rows. A problem j has K outputs (K = 1 for a sigmoid), and
 everything that depends on row, problem and output has shape (m, B, K) for a block of m rows.
 
-A sigmoid is written for the probability that a row's label is missed, sigmoid(-s z) with s = +1 or -1: it keeps its digits
-where the fit is nearly perfect, as p - y would not.
+A sigmoid is written for the probability that a row's label is missed, sigmoid(-s z) with s = +1 or -1: it keeps its
+digits where the fit is nearly perfect, as p - y would not.
 
 Every row carries the weight ``1 / n_j`` of the mean over the problem's observed rows, so sums over rows are means.
 """
@@ -12,9 +12,9 @@ Every row carries the weight ``1 / n_j`` of the mean over the problem's observed
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
-import torch  # noqa: TID253 - only ever imported when a probe is fitted
-from torch import Tensor
-from torch.nn.functional import one_hot, softplus
+import torch  # noqa: TID253  # imported only when a probe is fitted
+from torch import Tensor  # noqa: TID253
+from torch.nn.functional import one_hot, softplus  # noqa: TID253
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,29 @@ class Loss(ABC):
         """(m, B, K) derivative of the loss by the logits."""
 
     @abstractmethod
-    def diagonal(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:
+    def bend(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:
+        """(m, B, K) what ``diagonal`` and ``curve`` need of the second derivative, computed once per point."""
+
+    @abstractmethod
+    def diagonal(self, bend: Tensor) -> Tensor:
         """(m, B, K) second derivative of the loss by each logit: weighted p (1 - p), at least 0."""
 
     @abstractmethod
-    def curve(self, direction: Tensor, probability: Tensor, rows: slice, problems: Problems) -> Tensor:
+    def curve(self, direction: Tensor, bend: Tensor) -> Tensor:
         """(m, B, K) second derivative of the loss by the logits, times a direction in the logits."""
+
+    @abstractmethod
+    def mean_block(self, bend: Tensor) -> Tensor:
+        """(B, K, K) second derivative of the loss by the logits, summed over rows."""
+
+    def intercept_step(self, logits: Tensor, problems: Problems) -> Tensor:
+        """(B, K) Newton step of the intercepts at fixed weights, to be subtracted; logits are those of all rows."""
+        rows = slice(0, len(logits))
+        probability = self.probability(logits, rows, problems)
+        slope = self.residual(probability, rows, problems).sum(0)
+        block = self.mean_block(self.bend(probability, rows, problems))
+        blind = torch.full_like(block, 1 / self.outputs) if self.outputs > 1 else torch.zeros_like(block)
+        return self.project(torch.linalg.lstsq(block + blind, slope[..., None]).solution[..., 0])
 
     def project(self, parameters: Tensor) -> Tensor:
         """Orthogonal projection of (..., B, K) onto the subspace in which the minimiser lies."""
@@ -101,13 +118,17 @@ class SigmoidLoss(Loss):
         signed = self._signs(probability, rows, problems) * self._weights(probability, rows, problems)
         return -probability * signed[..., None]
 
-    def diagonal(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102
+    def bend(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102
         return probability * (1 - probability) * self._weights(probability, rows, problems)[..., None]
 
-    def curve(  # noqa: D102
-        self, direction: Tensor, probability: Tensor, rows: slice, problems: Problems
-    ) -> Tensor:
-        return direction * self.diagonal(probability, rows, problems)
+    def diagonal(self, bend: Tensor) -> Tensor:  # noqa: D102
+        return bend
+
+    def curve(self, direction: Tensor, bend: Tensor) -> Tensor:  # noqa: D102
+        return direction * bend
+
+    def mean_block(self, bend: Tensor) -> Tensor:  # noqa: D102
+        return bend.sum(0)[..., None]
 
     def _signs(self, like: Tensor, rows: slice, problems: Problems) -> Tensor:
         return self._sign[rows].index_select(1, problems.target).to(like.dtype)
@@ -141,18 +162,18 @@ class SoftmaxLoss(Loss):
         others = probability * (1 - of_label)  # p - 1 of the label would lose the digits of a small 1 - p
         return (others - of_label * others.sum(2, keepdim=True)) / self._rows
 
-    def diagonal(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102, ARG002
-        return probability * (1 - probability) / self._rows
+    def bend(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102, ARG002
+        return probability
 
-    def curve(  # noqa: D102
-        self,
-        direction: Tensor,
-        probability: Tensor,
-        rows: slice,  # noqa: ARG002
-        problems: Problems,  # noqa: ARG002
-    ) -> Tensor:
-        weighted = probability * direction
-        return (weighted - probability * weighted.sum(2, keepdim=True)) / self._rows
+    def diagonal(self, bend: Tensor) -> Tensor:  # noqa: D102
+        return bend * (1 - bend) / self._rows
+
+    def curve(self, direction: Tensor, bend: Tensor) -> Tensor:  # noqa: D102
+        weighted = bend * direction
+        return (weighted - bend * weighted.sum(2, keepdim=True)) / self._rows
+
+    def mean_block(self, bend: Tensor) -> Tensor:  # noqa: D102
+        return (torch.diag_embed(bend.sum(0)) - torch.einsum("mbk,mbl->bkl", bend, bend)) / self._rows
 
     def project(self, parameters: Tensor) -> Tensor:
         """Remove the mean over the classes.

@@ -10,26 +10,26 @@ References:
     .. [2] Boyd and Vandenberghe, "Convex Optimization", 2004, section 9.5.1.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch  # noqa: TID253 - only ever imported when a probe is fitted
-from torch import Tensor
+import torch  # noqa: TID253  # imported only when a probe is fitted
+from torch import Tensor  # noqa: TID253
 
 from crs_assets.science.probes.lbfgs import Progress
 from crs_assets.science.probes.losses import Problems
 from crs_assets.science.probes.objective import Evaluation, Objective, inner
-from crs_assets.science.probes.preconditioning import (
-    DiagonalPreconditioner,
-    FactoredPreconditioner,
-    Preconditioner,
-)
+from crs_assets.science.probes.preconditioning import DiagonalPreconditioner
 
 _ARMIJO = 1e-4
 _MAX_HALVINGS = 30
 _MAX_INNER = 250
-_LOOSE, _TIGHT = 0.1, 1e-2
+_TOLERANCE = 0.05
 """Residual of the conjugate gradients relative to the gradient, both in the preconditioner's norm."""
+_SHRUNK = 0.8
+"""Solved systems leave the batch when at most this share of it is still being solved."""
 _VALUE_NOISE = 1e-13
+_INTERCEPT_STEPS = 3
 
 
 class NewtonStep(NamedTuple):
@@ -38,12 +38,12 @@ class NewtonStep(NamedTuple):
     Attributes:
         direction: (r + 1, B, K).
         decrement: (B,) float64, half of g'H^-1 g.
-        products: Hessian products taken.
+        products: (B,) int64, Hessian products taken.
     """
 
     direction: Tensor
     decrement: Tensor
-    products: int
+    products: Tensor
 
 
 def polish(objective: Objective, problems: Problems, start: Tensor, *, gap: float, max_steps: int) -> Progress:
@@ -79,58 +79,131 @@ def polish(objective: Objective, problems: Problems, start: Tensor, *, gap: floa
 
 
 def _newton_step(objective: Objective, seen: Evaluation, problems: Problems) -> NewtonStep:
-    if seen.logits is None:
-        raise ValueError("a Newton step needs the logits of the evaluation; pass keep_logits=True")
-    rows = slice(0, objective.design.rows)
-    probability = objective.loss.probability(seen.logits, rows, problems).to(objective.design.working_dtype)
-    build = FactoredPreconditioner if FactoredPreconditioner.fits(objective.design) else DiagonalPreconditioner
-    preconditioner = build(objective.design, objective.loss, probability, problems)
-    return _conjugate_gradients(objective, seen.gradient, probability, problems, preconditioner)
+    """Solve ``H x = -g`` by conjugate gradients; a problem leaves once its own residual is small.
+
+    The system is solved in float32 to a residual of a few per cent, on a gradient scaled to length 1: the outer step,
+    in float64, corrects what is missing.
+    """
+    bend = objective.bend(_known(seen.logits), problems)
+    length = inner(seen.gradient, seen.gradient).sqrt().clamp(min=torch.finfo(torch.float64).tiny)[:, None]
+    system = _System.start(objective, seen.gradient / length, bend, problems)
+    solution = torch.zeros_like(seen.gradient)
+    products = torch.zeros(len(problems), dtype=torch.int64, device=bend.device)
+    for _ in range(_MAX_INNER):
+        running = system.advance(objective)
+        products[system.index] += 1
+        solution[:, system.index] = system.solution.to(torch.float64)
+        if not bool(running.any()):
+            break
+        if int(running.sum()) <= _SHRUNK * len(running):
+            system.keep(running)
+    solution *= length
+    return NewtonStep(solution, -inner(seen.gradient, solution) / 2, products)
 
 
-def _conjugate_gradients(
-    objective: Objective, gradient: Tensor, probability: Tensor, problems: Problems, preconditioner: Preconditioner
-) -> NewtonStep:
-    """Solve ``H x = -g``; a problem stands still once its own residual is small."""
-    solution = torch.zeros_like(gradient)
-    rest = -gradient
-    conditioned = preconditioner.apply(rest)
-    direction = conditioned.clone()
-    size = inner(rest, conditioned)
-    target = _TIGHT**2 * size
-    running = size > 0
-    products = 0
-    while products < _MAX_INNER and bool(running.any()):
-        product = objective.hessian_times(direction, probability, problems)
-        products += 1
-        bend = inner(direction, product)
-        running &= bend > 0
-        length = torch.where(running, size / bend.where(running, torch.ones_like(bend)), 0)[:, None]
-        solution += direction * length
-        rest -= product * length
-        conditioned = preconditioner.apply(rest)
-        fresh = inner(rest, conditioned)
-        running &= fresh > target
-        ratio = torch.where(running, fresh / size.where(running, torch.ones_like(size)), 0)[:, None]
-        direction = conditioned + direction * ratio
-        size = torch.where(running, fresh, size)
-    return NewtonStep(solution, -inner(gradient, solution) / 2, products)
+@dataclass
+class _System:
+    """Conjugate gradients on the systems still being solved [1]_, algorithm 5.3.
+
+    Attributes:
+        index: (B,) positions among all systems of the step.
+        problems: The problems.
+        bend: (n, B, K) float32 second derivatives of the loss.
+        preconditioner: Approximate inverse Hessian.
+        solution: (r + 1, B, K) float32, so far.
+        rest: Residual ``-g - H x``, like ``solution``.
+        direction: Search direction, like ``solution``.
+        size: (B,) float64, ``rest`` in the preconditioner's norm, squared.
+        target: (B,) float64, where ``size`` is small enough.
+    """
+
+    index: Tensor
+    problems: Problems
+    bend: Tensor
+    preconditioner: DiagonalPreconditioner
+    solution: Tensor
+    rest: Tensor
+    direction: Tensor
+    size: Tensor
+    target: Tensor
+
+    @classmethod
+    def start(cls, objective: Objective, gradient: Tensor, bend: Tensor, problems: Problems) -> "_System":
+        """At solution 0."""
+        preconditioner = DiagonalPreconditioner.build(objective, bend, problems)
+        rest = -gradient.to(torch.float32)
+        direction = preconditioner.apply(rest)
+        size = inner(rest, direction)
+        index = torch.arange(len(problems), device=rest.device)
+        return cls(
+            index, problems, bend, preconditioner, torch.zeros_like(rest), rest, direction, size, _TOLERANCE**2 * size
+        )
+
+    def advance(self, objective: Objective) -> Tensor:
+        """One Hessian product; returns the mask (B,) of systems that need another."""
+        product = objective.hessian_times(self.direction, self.bend, self.problems)
+        bend = inner(self.direction, product)
+        moving = (self.size > self.target) & (bend > 0)
+        length = _ratio(self.size, bend, moving)
+        self.solution = self.solution + self.direction * length
+        self.rest = self.rest - product * length
+        conditioned = self.preconditioner.apply(self.rest)
+        size = inner(self.rest, conditioned)
+        self.direction = conditioned + self.direction * _ratio(size, self.size, moving)
+        self.size = torch.where(moving, size, 0)
+        return moving & (size > self.target)
+
+    def keep(self, which: Tensor) -> None:
+        """Drop the systems outside a mask."""
+        self.index, self.problems = self.index[which], self.problems.select(which)
+        self.bend, self.preconditioner = self.bend[:, which], self.preconditioner.select(which)
+        self.solution, self.rest = self.solution[:, which], self.rest[:, which]
+        self.direction, self.size, self.target = self.direction[:, which], self.size[which], self.target[which]
+
+
+def _ratio(numerator: Tensor, denominator: Tensor, where: Tensor) -> Tensor:
+    """(B, 1) float32 quotient, 0 outside the mask."""
+    quotient = numerator / denominator.where(where, torch.ones_like(denominator))
+    return torch.where(where, quotient, 0).to(torch.float32)[:, None]
+
+
+def _known(logits: Tensor | None) -> Tensor:
+    if logits is None:
+        raise ValueError("Newton steps need the logits of the evaluation; pass keep_logits=True")
+    return logits
 
 
 def _line_search(
     objective: Objective, seen: Evaluation, step: NewtonStep, current: Tensor, problems: Problems
 ) -> Tensor:
     """Halve each problem's step until its value falls enough (Armijo); only logits are touched, no row."""
-    if seen.logits is None:
-        raise ValueError("the line search needs the logits of the evaluation; pass keep_logits=True")
-    change = objective.logits(step.direction).to(torch.float64)
+    logits, change = _known(seen.logits), objective.logits(step.direction)
     length = torch.ones_like(seen.value)
     noise = _VALUE_NOISE * seen.value.abs()
     for _ in range(_MAX_HALVINGS):
         factor = length[:, None]
-        value = objective.value_at(seen.logits + change * factor, current + step.direction * factor, problems)
+        value = objective.value_at(logits + change * factor, current + step.direction * factor, problems)
         enough = value <= seen.value - 2 * _ARMIJO * length * step.decrement + noise
         if enough.all():
             break
         length = torch.where(enough, length, length / 2)
     return current + step.direction * length[:, None]
+
+
+def settle_intercepts(objective: Objective, problems: Problems, parameters: Tensor) -> Tensor:
+    """Parameters whose intercepts are best for their weights, to rounding: Newton steps on the logits alone.
+
+    The rows are passed over once. A step that would raise a problem's value is not taken.
+    """
+    seen = objective.evaluate(parameters, problems, keep_logits=True)
+    logits, value, settled = _known(seen.logits), seen.value, parameters.clone()
+    for _ in range(_INTERCEPT_STEPS):
+        trial_shift = objective.loss.intercept_step(logits, problems)
+        trial = settled.clone()
+        trial[-1] -= trial_shift
+        trial_value = objective.value_at(logits - trial_shift, trial, problems)
+        better = (trial_value <= value)[:, None]
+        shift = torch.where(better, trial_shift, 0)
+        settled[-1] -= shift
+        logits, value = logits - shift, torch.minimum(value, trial_value)
+    return settled

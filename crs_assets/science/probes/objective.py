@@ -9,8 +9,8 @@ With rows ``R``, residuals ``q`` (derivative of the loss by the logits) and para
 
 from dataclasses import dataclass
 
-import torch  # noqa: TID253 - only ever imported when a probe is fitted
-from torch import Tensor
+import torch  # noqa: TID253  # imported only when a probe is fitted
+from torch import Tensor  # noqa: TID253
 
 from crs_assets.science.probes.design import Design
 from crs_assets.science.probes.losses import Loss, Problems
@@ -43,7 +43,7 @@ class Objective:
     def evaluate(self, parameters: Tensor, problems: Problems, *, keep_logits: bool = False) -> Evaluation:
         """Value and gradient, in the precision of ``parameters``."""
         folded = self.design.fold(parameters)
-        total = torch.zeros_like(folded)
+        total = folded.new_zeros(folded.shape)  # zeros_like would keep strides that have no matrix view
         value = torch.zeros(len(problems), dtype=torch.float64, device=parameters.device)
         curvature = torch.zeros_like(value)
         kept = []
@@ -51,7 +51,8 @@ class Objective:
             logits = _times(block, folded)
             value += self.loss.value(logits, rows, problems)
             probability = self.loss.probability(logits, rows, problems)
-            curvature += self.loss.diagonal(probability, rows, problems).sum((0, 2), dtype=torch.float64)
+            bend = self.loss.bend(probability, rows, problems)
+            curvature += self.loss.diagonal(bend).sum((0, 2), dtype=torch.float64)
             _add_transposed(total, block, self.loss.residual(probability, rows, problems))
             kept.append(logits if keep_logits else logits[:0])
         gradient = self.design.unfold(total)
@@ -59,23 +60,26 @@ class Objective:
         value += problems.penalty / 2 * inner(parameters[:-1], parameters[:-1])
         return Evaluation(value, gradient, curvature, torch.cat(kept) if keep_logits else None)
 
-    def hessian_times(self, direction: Tensor, probability: Tensor, problems: Problems) -> Tensor:
-        """Hessian at the given probabilities (n, B, K), times a direction (r + 1, B, K), in the rows' precision."""
-        dtype = self.design.working_dtype
-        folded = self.design.fold(direction.to(dtype))
-        total = torch.zeros_like(folded)
-        for rows, block in self.design.blocks(dtype):
-            bent = self.loss.curve(_times(block, folded), probability[rows], rows, problems)
-            _add_transposed(total, block, bent)
-        product = self.design.unfold(total).to(direction.dtype)
+    def bend(self, logits: Tensor, problems: Problems) -> Tensor:
+        """Second derivatives of the loss at logits (n, B, K) that are already known, in float32."""
+        rows = slice(0, self.design.rows)
+        probability = self.loss.probability(logits, rows, problems)
+        return self.loss.bend(probability, rows, problems).to(torch.float32)
+
+    def hessian_times(self, direction: Tensor, bend: Tensor, problems: Problems) -> Tensor:
+        """Hessian where ``bend`` was taken, times a direction (r + 1, B, K), in float32."""
+        folded = self.design.fold(direction)
+        total = folded.new_zeros(folded.shape)  # zeros_like would keep strides that have no matrix view
+        for rows, block in self.design.blocks(torch.float32):
+            _add_transposed(total, block, self.loss.curve(_times(block, folded), bend[rows]))
+        product = self.design.unfold(total)
         self._add_penalty(product, direction, problems)
         return product
 
     def logits(self, parameters: Tensor) -> Tensor:
-        """Logits (n, B, K), in the rows' precision."""
-        dtype = self.design.working_dtype
-        folded = self.design.fold(parameters.to(dtype))
-        return torch.cat([_times(block, folded) for _, block in self.design.blocks(dtype)])
+        """Logits (n, B, K) float64."""
+        folded = self.design.fold(parameters)
+        return torch.cat([_times(block, folded) for _, block in self.design.blocks(torch.float64)])
 
     def value_at(self, logits: Tensor, parameters: Tensor, problems: Problems) -> Tensor:
         """(B,) float64 objective from logits (n, B, K) that are already known."""

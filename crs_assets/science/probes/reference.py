@@ -17,7 +17,7 @@ def solve_set_with_sklearn(
     lambdas: FloatArray,
     scale: FloatArray,
     *,
-    gap: float,
+    gap: float,  # noqa: ARG001  # same call as solve_set; this estimator has a tolerance of its own
     max_iterations: int,
     device: str,
 ) -> SetFits:
@@ -55,7 +55,11 @@ def solve_set_with_sklearn(
 def _fit(
     standardised: FloatArray, column: NDArray[np.generic], penalty: float, max_iterations: int
 ) -> tuple[FloatArray, FloatArray, float, float, int]:
-    """Coefficients (K, d), intercepts (K,), objective, bound on the gap and iterations of one problem."""
+    """Coefficients (K, d), intercepts (K,), objective, bound on the gap and iterations of one problem.
+
+    scikit-learn fits two classes as a sigmoid: with weights -w / 2 and w / 2 the softmax has the same probabilities and
+    the squared norm |w|^2 / 2, hence half the penalty.
+    """
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -63,14 +67,16 @@ def _fit(
 
     observed = np.isfinite(column.astype(np.float64))
     x, y = standardised[observed], column[observed].astype(np.int64)
+    is_two_class_softmax = column.dtype.kind == "i" and y.max() == 1
+    effective = penalty / 2 if is_two_class_softmax else penalty
     model = LogisticRegression(
-        C=1 / (penalty * len(y)), solver="newton-cholesky", tol=_TOLERANCE, max_iter=max_iterations
+        C=1 / (effective * len(y)), solver="newton-cholesky", tol=_TOLERANCE, max_iter=max_iterations
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(x, y)
     coefficients, offsets = model.coef_, model.intercept_
-    if len(coefficients) == 1 and y.max() > 0 and column.dtype.kind == "i":
+    if is_two_class_softmax:
         coefficients, offsets = np.concatenate([-coefficients, coefficients]) / 2, np.append(-offsets, offsets) / 2
     value, gradient = _objective(x, y, coefficients, offsets, penalty)
     return coefficients, offsets, value, float((gradient**2).sum() / (2 * penalty)), int(np.max(model.n_iter_))

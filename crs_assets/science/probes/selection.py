@@ -81,9 +81,9 @@ def select_lambda(
     """
     losses = np.asarray(val_log_loss, dtype=np.float64)
     penalties = np.asarray(lambdas, dtype=np.float64)
-    usable = np.isfinite(losses).all(axis=0) if losses.ndim == 2 else np.zeros(0, dtype=np.bool_)
+    usable: BoolArray = np.atleast_1d(np.isfinite(losses).all(axis=0))
     refuse(_selection_problems(losses, val_counts, penalties, usable))
-    enough = usable if val_counts is None else usable & (np.asarray(val_counts) >= min_validation)
+    enough: BoolArray = usable if val_counts is None else usable & (np.asarray(val_counts) >= min_validation)
     voters = enough if enough.any() else usable
     common = _last_argmin(losses[:, voters].mean(axis=1, keepdims=True))
     index = np.where(enough, _last_argmin(np.where(usable, losses, 0.0)), common)
@@ -109,7 +109,8 @@ def _selection_problems(
 
 def _last_argmin(losses: FloatArray) -> IntArray:
     """Position of the minimum of each column, the last of equal ones."""
-    return len(losses) - 1 - np.argmin(losses[::-1], axis=0)
+    index: IntArray = len(losses) - 1 - np.argmin(losses[::-1], axis=0)
+    return index
 
 
 def _softmax_loss(logits: FloatArray, labels: NDArray[np.generic]) -> tuple[FloatArray, FloatArray]:

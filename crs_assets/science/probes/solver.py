@@ -1,14 +1,14 @@
 """All fits of one sample set: quasi-Newton steps together, Newton steps for what is left, a check in float64."""
 
 import numpy as np
-import torch  # noqa: TID253 - only ever imported when a probe is fitted
+import torch  # noqa: TID253  # imported only when a probe is fitted
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor  # noqa: TID253
 
 from crs_assets.science.probes.design import build_design
 from crs_assets.science.probes.lbfgs import Progress, minimise
 from crs_assets.science.probes.losses import Loss, Problems, SigmoidLoss, SoftmaxLoss
-from crs_assets.science.probes.newton import polish
+from crs_assets.science.probes.newton import polish, settle_intercepts
 from crs_assets.science.probes.objective import Evaluation, Objective, inner
 from crs_assets.science.probes.path import SetFits
 from crs_assets.science.probes.preconditioning import SpectralPreconditioner
@@ -50,18 +50,19 @@ def solve_set(
     objective = Objective(build_design(features, rows, scale, where), _loss(labels, where))
     problems = _all_problems(len(objective.loss.initial), lambdas, where)
     progress = _minimise(objective, problems, gap=gap, max_iterations=max_iterations)
-    progress = _certify(objective, problems, progress)
+    progress.parameters = _settled(objective, problems, progress.parameters)
+    final = objective.evaluate(progress.parameters, problems)
+    decrement = _decrement(objective, problems, progress, final)
     grid = (len(lambdas), -1)
     weights, intercepts = objective.design.stored_weights(progress.parameters)
-    final = objective.evaluate(progress.parameters, problems)
     return SetFits(
         weights=weights.reshape(len(lambdas), -1, features.shape[1]),
         intercepts=intercepts.reshape(grid),
         objective=final.value.cpu().numpy().reshape(grid),
-        newton_decrement=progress.decrement.cpu().numpy().reshape(grid),
+        newton_decrement=decrement.cpu().numpy().reshape(grid),
         duality_gap=_duality_gap(final, problems).cpu().numpy().reshape(grid),
         passes=progress.passes.cpu().numpy().reshape(grid),
-        converged=(progress.decrement <= gap * final.value).cpu().numpy().reshape(grid),
+        converged=(decrement <= gap * final.value).cpu().numpy().reshape(grid),
     )
 
 
@@ -93,7 +94,7 @@ def _minimise(objective: Objective, problems: Problems, *, gap: float, max_itera
     progress.parameters = progress.parameters.to(torch.float64)
     left = torch.nonzero(~progress.converged)[:, 0]
     steps = max_iterations - first_passes
-    for group in left.split(_group_size(objective)) if steps else ():
+    for group in torch.split(left, _group_size(objective)) if steps and len(left) else ():
         polished = polish(objective, problems.select(group), progress.parameters[:, group], gap=gap, max_steps=steps)
         progress.parameters[:, group] = polished.parameters
         progress.decrement[group], progress.value[group] = polished.decrement, polished.value
@@ -102,30 +103,34 @@ def _minimise(objective: Objective, problems: Problems, *, gap: float, max_itera
 
 
 def _group_size(objective: Objective) -> int:
-    """Problems whose logits and factors fit into the working memory."""
-    design = objective.design
-    side = min(design.rows, design.rank)
-    doubles = objective.loss.outputs * (side * side + 8 * design.rows)
-    return max(1, _WORKING_BYTES // (8 * doubles))
+    """Problems whose logits, in the handful of copies that Newton steps hold, fit into the working memory."""
+    return max(1, _WORKING_BYTES // (8 * 8 * objective.design.rows * objective.loss.outputs))
 
 
-def _certify(objective: Objective, problems: Problems, progress: Progress) -> Progress:
-    """Repeat the decrement of quasi-Newton fits in float64, where it was estimated on streamed float32 rows."""
-    if objective.design.resident is not None:
-        return progress
-    seen = objective.evaluate(progress.parameters, problems)
+def _settled(objective: Objective, problems: Problems, parameters: Tensor) -> Tensor:
+    """Intercepts made exact for their weights, some problems at a time."""
+    everything = torch.arange(len(problems), device=parameters.device)
+    groups = torch.split(everything, _group_size(objective))
+    return torch.cat(
+        [settle_intercepts(objective, problems.select(group), parameters[:, group]) for group in groups], dim=1
+    )
+
+
+def _decrement(objective: Objective, problems: Problems, progress: Progress, final: Evaluation) -> Tensor:
+    """The decrement on record, or the preconditioner's estimate of it in float64 where that is larger.
+
+    Quasi-Newton steps on streamed rows saw float32 gradients. Newton steps had exact ones, and went one step further.
+    """
     preconditioner = SpectralPreconditioner.build(objective.design, objective.loss, problems)
-    preconditioner.update(seen.curvature, torch.ones_like(progress.converged))
-    estimate = inner(seen.gradient, preconditioner.apply(seen.gradient)) / 2
-    progress.decrement = torch.where(progress.converged, progress.decrement.maximum(estimate), progress.decrement)
-    return progress
+    preconditioner.update(final.curvature, torch.ones_like(progress.converged))
+    estimate = inner(final.gradient, preconditioner.apply(final.gradient)) / 2
+    return torch.where(progress.converged, progress.decrement.maximum(estimate), progress.decrement)
 
 
 def _duality_gap(seen: Evaluation, problems: Problems) -> Tensor:
     """Upper bound |grad_w|^2 / (2 lambda) on value minus minimum, from strong convexity in the weights.
 
     With the intercept minimised out, the objective stays lambda-strongly convex in the weights, and its gradient is the
-    one by the weights (envelope theorem). The intercept's own derivative is zero here up to the tolerance; its share is
-    second order in the gap and left out.
+    one by the weights (envelope theorem). The intercepts are settled before, so their own derivative is rounding.
     """
     return inner(seen.gradient[:-1], seen.gradient[:-1]) / (2 * problems.penalty)

@@ -1,0 +1,110 @@
+"""Wall time of a suite's graph through Dagster against the same stages called directly, in one run.
+
+Both sides start from nothing in a folder of their own; the order alternates between repetitions. Prints the ratio with
+its spread, the machine and the versions; ``--json FILE`` writes the same.
+"""
+
+import argparse
+import json
+import logging
+import os
+import platform
+import statistics
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import dagster as dg
+
+from crs_assets.automation.planner import Selection
+from crs_assets.automation.runner import Runner
+from crs_assets.definitions import build_defs
+from crs_assets.resources.bench import Bench, default_resources
+from crs_assets.resources.home import Home
+from crs_assets.stages.data import DatasetIndex, Splits
+from crs_assets.stages.encoders import DegradedFeatures, EncoderWeights, Features
+from crs_assets.stages.leaderboard import Leaderboard
+from crs_assets.stages.panel import ReferencePanel
+from crs_assets.stages.probes import NullControls, ProbePredictions, RunMetrics
+from crs_assets.stages.scores import AxisProfile, Crs, freeze_panel
+
+BEFORE_PANEL = (
+    DatasetIndex(),
+    Splits(),
+    EncoderWeights(),
+    Features(),
+    DegradedFeatures(),
+    ProbePredictions(),
+    RunMetrics(),
+    AxisProfile(),
+    NullControls(),
+)
+AFTER_PANEL = (ReferencePanel(), Crs(), Leaderboard())
+
+
+def through_dagster(suite: str, home: Path) -> float:
+    """Seconds of ``crs run`` without its terminal."""
+    resources = default_resources(suite, Home(home))
+    with dg.build_resources({"bench": resources["bench"]}) as resolved:
+        bench: Bench = resolved.bench.resolve()
+    assets = list(build_defs(suite, home=home).assets or ())
+    began = time.perf_counter()
+    with dg.DagsterInstance.local_temp(str(home / "dagster-temp")) as instance:
+        summary = Runner(instance, assets, resources, bench).run(Selection(), freeze_if_missing=True)
+    if summary.failed:
+        raise SystemExit("\n".join(summary.failed))
+    return time.perf_counter() - began
+
+
+def directly(suite: str, home: Path) -> float:
+    """Seconds of the same stages without Dagster."""
+    with dg.build_resources({"bench": default_resources(suite, Home(home))["bench"]}) as resolved:
+        bench: Bench = resolved.bench.resolve()
+    began = time.perf_counter()
+    for stages in (BEFORE_PANEL, AFTER_PANEL):
+        for stage in stages:
+            for parts in list(stage.partitions(bench)):
+                stage.ensure(bench, *parts)
+        if stages is BEFORE_PANEL:
+            freeze_panel(bench)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--suite", default="demo")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    sides = {"dagster": through_dagster, "direct": directly}
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for repeat in range(arguments.repeats):
+        for name in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
+            with tempfile.TemporaryDirectory() as home:
+                seconds[name].append(sides[name](arguments.suite, Path(home)))
+                print(f"{name}: {seconds[name][-1]:.1f} s", flush=True)
+    ratios = [a / b for a, b in zip(seconds["dagster"], seconds["direct"], strict=True)]
+    result = {
+        "benchmark": "overhead",
+        "suite": arguments.suite,
+        "seconds": seconds,
+        "ratio_median": statistics.median(ratios),
+        "ratio_min": min(ratios),
+        "ratio_max": max(ratios),
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "versions": {name: version(name) for name in ("dagster", "torch", "numpy", "polars")},
+    }
+    print(
+        f"Dagster / direct: {result['ratio_median']:.3f} (min {result['ratio_min']:.3f}, max {result['ratio_max']:.3f}; "
+        f"{arguments.repeats} repetition(s), {result['cores']} cores, {result['versions']})"
+    )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

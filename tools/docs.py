@@ -1,0 +1,104 @@
+"""Fill the generated parts of the documentation from the protocol files: ``python tools/docs.py [--check]``."""
+
+import re
+import sys
+from pathlib import Path
+
+from crs_assets.science.protocol import AXES, Protocol, load_protocol
+
+PAGE = Path(__file__).parent.parent / "docs" / "protocol.md"
+BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def render(text: str) -> str:
+    """The page with every generated block filled anew."""
+    protocol = load_protocol("crs-v1")
+    return BLOCK.sub(lambda match: f"{match[1]}{TABLES[match[2]](protocol)}\n{match[3]}", text)
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def data(protocol: Protocol) -> str:
+    """Seeds, fractions, splits, eligibility."""
+    settings, minimum = protocol.data, protocol.data.eligibility
+    fractions = ", ".join(f"{100 * fraction:g} %" for fraction in settings.fractions)
+    return table(
+        ["what", "value"],
+        [
+            ["seeds", ", ".join(map(str, settings.seeds))],
+            ["label fractions", fractions],
+            ["test", f"{settings.test_fraction:.0%} of each stratum, the same for all seeds"],
+            ["train / validation / calibration", f"cumulative {settings.train_until:g} / {settings.validation_until:g} / 1 of the rest"],
+            ["validation subset", f"at least {settings.validation_min_images} images, or all"],
+            ["uncertain labels in fitting", f"`{settings.uncertain_labels}`"],
+            ["class scored with at least", f"{minimum.test} positives and negatives in test, {minimum.train} in every train, {minimum.validation} in every validation split"],
+        ],
+    )
+
+
+def perturbations(protocol: Protocol) -> str:
+    """Strengths by severity."""
+    return table(
+        ["degradation", *(f"severity {severity}" for severity in protocol.perturbations[0].severities)],
+        [[f"`{family.id}`", *(f"{strength:g}" for strength in family.strengths)] for family in protocol.perturbations],
+    )
+
+
+def probe(protocol: Protocol) -> str:
+    """Penalties and convergence."""
+    settings = protocol.probe
+    return table(
+        ["what", "value"],
+        [
+            ["penalty", f"{settings.lambda_count} values, geometric from {settings.lambda_min:g} to {settings.lambda_max:g}"],
+            ["standard deviation floor", f"{settings.std_floor:g} of the median over features; below {settings.std_zero:g} a feature is 0"],
+            ["converged at relative gap", f"{settings.gap:g}"],
+            ["iteration cap", f"{settings.max_iterations}"],
+            ["a label chooses its own penalty with at least", f"{settings.lambda_min_validation} validation positives and negatives"],
+        ],
+    )
+
+
+def anchors(protocol: Protocol) -> str:
+    """Anchors of both readings."""
+    skill = load_protocol(f"{protocol.id}-skill")
+    return table(
+        ["axis", f"`{protocol.id}`: 0 at, 1 at", f"`{skill.id}`: 0 at, 1 at"],
+        [
+            [axis.replace("_", " "), *(f"{p.axes.anchors[axis].zero:g}, {p.axes.anchors[axis].one:g}" for p in (protocol, skill))]
+            for axis in AXES
+        ],
+    )
+
+
+def weights(protocol: Protocol) -> str:
+    """Weights of the score."""
+    score = protocol.score
+    return table(
+        ["term", "weight"],
+        [
+            ["dominance", f"{score.dominance:g}"],
+            ["closeness to the ideal profile", f"{score.closeness:g}"],
+            ["worst axis", f"{score.worst_axis:g}"],
+        ],
+    )
+
+
+TABLES = {function.__name__: function for function in (data, perturbations, probe, anchors, weights)}
+
+
+def main() -> None:
+    """Write the page, or with ``--check`` fail where it is out of date."""
+    text = PAGE.read_text(encoding="utf-8")
+    filled = render(text)
+    if "--check" in sys.argv[1:] and filled != text:
+        raise SystemExit("docs/protocol.md is out of date; run: python tools/docs.py")
+    PAGE.write_text(filled, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
