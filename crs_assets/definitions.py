@@ -6,7 +6,6 @@ this module (``demo``, ``paper``, or a suite of one's own).
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 
@@ -15,12 +14,16 @@ from crs_assets.automation.triggers import build_job, build_schedule, build_sens
 from crs_assets.partitions import build_partitions
 from crs_assets.resources.bench import default_resources
 from crs_assets.resources.home import Home, home_path
+from crs_assets.science.suite import find_entry, load_suite
+from crs_assets.science.toml_models import CatalogError
 
 DEFAULT_SUITE = "demo"
 
 
 def build_defs(suite: str | Path | None = None, *, home: Path | None = None, **resources: object) -> dg.Definitions:
     """The definitions of one suite.
+
+    Encoders are no part of them: each is a partition, added while the code location runs.
 
     Args:
         suite: Suite id, or path of a suite's TOML file; the demonstration by default.
@@ -31,7 +34,7 @@ def build_defs(suite: str | Path | None = None, *, home: Path | None = None, **r
         CatalogError: If the suite or an entry it names cannot be used.
     """
     place = Home(home or home_path())
-    loaded = place.load_suite(suite or DEFAULT_SUITE)
+    loaded = load_suite(suite or DEFAULT_SUITE, place.catalog)
     bound = {**default_resources(suite or DEFAULT_SUITE, place), **resources}
     with warnings.catch_warnings():
         # Backfill policies and multi-partition mappings are marked beta in Dagster; both are used on purpose.
@@ -50,11 +53,13 @@ def build_defs(suite: str | Path | None = None, *, home: Path | None = None, **r
         )
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> dg.Definitions:
     # One attribute per suite, made when a code location asks for it: nothing is built at import but `defs`.
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return build_defs(name.replace("__", "-"))
+    try:
+        find_entry("suites", name, Home(home_path()).catalog)
+    except CatalogError as error:
+        raise AttributeError(f"module {__name__} has no attribute {name!r}: {error}") from None
+    return build_defs(name)
 
 
 defs = build_defs()

@@ -13,6 +13,7 @@ from crs_assets.science.suite import Suite, task_key
 ENCODER = "encoder"
 IMAGE_SET = "image_set"
 TASK = "task_seed"
+SEPARATOR = "|"
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,10 @@ def encoder_partitions_name(suite: str) -> str:
 
 
 def key_parts(key: str) -> tuple[str, ...]:
-    """The parts of a partition key, in the order of the store's folders."""
-    if isinstance(key, dg.MultiPartitionKey):
-        return tuple(dimension.partition_key for dimension in sorted(key.partition_dimensions, key=lambda d: d.dimension_name))
-    return (key,)
+    """The parts of a partition key, in the order of the store's folders; no id holds the separator."""
+    return tuple(key.split(SEPARATOR))
 
 
 def partition_key(parts: tuple[str, ...]) -> str:
     """The partition key of a store address."""
-    return "|".join(parts)
+    return SEPARATOR.join(parts)

@@ -32,10 +32,17 @@ def data(protocol: Protocol) -> str:
             ["seeds", ", ".join(map(str, settings.seeds))],
             ["label fractions", fractions],
             ["test", f"{settings.test_fraction:.0%} of each stratum, the same for all seeds"],
-            ["train / validation / calibration", f"cumulative {settings.train_until:g} / {settings.validation_until:g} / 1 of the rest"],
+            [
+                "train / validation / calibration",
+                f"cumulative {settings.train_until:g} / {settings.validation_until:g} / 1 of the rest",
+            ],
             ["validation subset", f"at least {settings.validation_min_images} images, or all"],
             ["uncertain labels in fitting", f"`{settings.uncertain_labels}`"],
-            ["class scored with at least", f"{minimum.test} positives and negatives in test, {minimum.train} in every train, {minimum.validation} in every validation split"],
+            [
+                "class scored with at least",
+                f"{minimum.test} positives and negatives in test, {minimum.train} in every train, "
+                f"{minimum.validation} in every validation split",
+            ],
         ],
     )
 
@@ -54,11 +61,20 @@ def probe(protocol: Protocol) -> str:
     return table(
         ["what", "value"],
         [
-            ["penalty", f"{settings.lambda_count} values, geometric from {settings.lambda_min:g} to {settings.lambda_max:g}"],
-            ["standard deviation floor", f"{settings.std_floor:g} of the median over features; below {settings.std_zero:g} a feature is 0"],
+            [
+                "penalty",
+                f"{settings.lambda_count} values, geometric from {settings.lambda_min:g} to {settings.lambda_max:g}",
+            ],
+            [
+                "standard deviation floor",
+                f"{settings.std_floor:g} of the median over features; below {settings.std_zero:g} a feature is 0",
+            ],
             ["converged at relative gap", f"{settings.gap:g}"],
             ["iteration cap", f"{settings.max_iterations}"],
-            ["a label chooses its own penalty with at least", f"{settings.lambda_min_validation} validation positives and negatives"],
+            [
+                "a label chooses its own penalty with at least",
+                f"{settings.lambda_min_validation} validation positives and negatives",
+            ],
         ],
     )
 
@@ -69,7 +85,10 @@ def anchors(protocol: Protocol) -> str:
     return table(
         ["axis", f"`{protocol.id}`: 0 at, 1 at", f"`{skill.id}`: 0 at, 1 at"],
         [
-            [axis.replace("_", " "), *(f"{p.axes.anchors[axis].zero:g}, {p.axes.anchors[axis].one:g}" for p in (protocol, skill))]
+            [
+                axis.replace("_", " "),
+                *(f"{p.axes.anchors[axis].zero:g}, {p.axes.anchors[axis].one:g}" for p in (protocol, skill)),
+            ]
             for axis in AXES
         ],
     )

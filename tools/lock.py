@@ -20,7 +20,9 @@ HEADER = """\
 def main() -> None:
     """Freeze, measure, write."""
     target = Path(sys.argv[1])
-    frozen = subprocess.run([sys.executable, "-m", "pip", "freeze", "--exclude-editable"], capture_output=True, text=True, check=True)
+    frozen = subprocess.run(
+        [sys.executable, "-m", "pip", "freeze", "--exclude-editable"], capture_output=True, text=True, check=True
+    )
     pins = [line for line in frozen.stdout.splitlines() if "==" in line and not FREE.match(line.split("==")[0])]
     with tempfile.TemporaryDirectory() as folder:
         lines = [f"{pin}  # {download_megabytes(pin, Path(folder)):.1f} MB" for pin in pins]

@@ -12,7 +12,8 @@ import dagster as dg
 from crs_assets.resources.artifact_store import ArtifactKey, Manifest
 from crs_assets.resources.bench import Bench
 from crs_assets.science.encoders import EncoderSpec
-from crs_assets.stages.stage import Refused
+from crs_assets.science.splits import LeakError
+from crs_assets.stages.stage import Stage
 
 Finding = Callable[[Bench, ArtifactKey, Manifest], str | None]
 LISTED = 20
@@ -27,7 +28,7 @@ class Check:
         description: What passing means.
         finding: What is wrong with a partition, or None.
         severity: ERROR where a result must not be used, WARN where a person should look.
-        refusals: Errors of this run's partitions that this check explains: what was refused was never recorded.
+        refusals: Errors for which this check stands: a partition refused with one was never recorded.
     """
 
     name: str
@@ -41,18 +42,32 @@ class Check:
         return dg.AssetCheckSpec(self.name, asset=asset, description=self.description)
 
     def evaluate(
-        self, bench: Bench, asset: dg.AssetKey, stage: str, failures: Mapping[str, Exception]
+        self,
+        bench: Bench,
+        asset: dg.AssetKey,
+        stage: Stage,
+        failures: Mapping[str, Exception],
+        told: Mapping[str, str],
     ) -> dg.AssetCheckResult:
-        """Ask every stored partition, and those that this run refused to record."""
-        found = {key: str(error) for key, error in failures.items() if isinstance(error, self.refusals)}
+        """Ask every stored partition that the suite still has, and those that this run refused to record.
+
+        Args:
+            bench: The suite and its store.
+            asset: The asset that is asked about.
+            stage: Its stage.
+            failures: Partition -> why this run did not record it.
+            told: The same as messages that are fit for a log.
+        """
+        found = {key: told[key] for key, error in failures.items() if self._explains(error)}
         count = 0
-        for key in bench.store.keys(bench.suite.id, stage):
+        for parts in stage.partitions(bench):
+            key = bench.key(stage.name, *parts)
             manifest = bench.store.peek(key)
             if manifest is None:
                 continue
             count += 1
             if problem := self.finding(bench, key, manifest):
-                found["|".join(key.parts) or stage] = problem
+                found["|".join(parts) or stage.name] = problem
         listed: dict[str, Any] = dict(list(found.items())[:LISTED])
         return dg.AssetCheckResult(
             check_name=self.name,
@@ -61,6 +76,9 @@ class Check:
             severity=self.severity,
             metadata={"partitions_checked": count, "findings": len(found), **({"first": listed} if listed else {})},
         )
+
+    def _explains(self, error: Exception) -> bool:
+        return isinstance(error, self.refusals) or isinstance(error.__cause__, self.refusals)
 
 
 def _when(field: str, wrong: Callable[[Any], bool], message: str) -> Finding:
@@ -104,7 +122,7 @@ NO_LEAK = Check(
     "No patient, lesion or duplicate is on two sides of a split; a leaking split is refused and never recorded.",
     _when("roles", lambda roles: not roles, "no roles"),
     dg.AssetCheckSeverity.ERROR,
-    refusals=(Refused,),
+    refusals=(LeakError,),
 )
 CLASSES = Check(
     "all_classes_scored",
@@ -136,44 +154,49 @@ GRID = Check(
 COMPLETE = Check(
     "cells_complete",
     "Every existing cell of the encoder has all four axes.",
-    lambda _, __, manifest: "; ".join(
-        f"{name}: {state}"
-        for name, state in manifest.summary["coverage"].items()
-        if not state.startswith(("complete", "absent"))
-    )
-    or None,
+    lambda _, __, manifest: (
+        "; ".join(
+            f"{name}: {state}"
+            for name, state in manifest.summary["coverage"].items()
+            if not state.startswith(("complete", "absent"))
+        )
+        or None
+    ),
 )
 
 
 def _beaten_by_twin(bench: Bench, key: ArtifactKey, manifest: Manifest) -> str | None:
     """Data sets on which an untrained twin discriminates at least as well as this encoder."""
     spec = bench.suite.encoders[key.parts[0]]
-    twins = [
-        name
-        for name, other in bench.suite.encoders.items()
-        if other.untrained_seed is not None and spec.untrained_seed is None and is_twin(spec, other)
+    twins = [name for name, other in bench.suite.encoders.items() if is_twin(spec, other)]
+    stored = {twin: bench.store.peek(ArtifactKey(key.suite, key.asset, (twin,))) for twin in twins}
+    beaten = [
+        f"{twin} on {dataset}"
+        for twin, other in stored.items()
+        for dataset, raw in manifest.summary["raw"].items()
+        if other and _at_least(other.summary["raw"].get(dataset, {}).get("discrimination"), raw["discrimination"])
     ]
-    beaten = []
-    for twin in twins:
-        stored = bench.store.peek(ArtifactKey(key.suite, key.asset, (twin,)))
-        for dataset, raw in manifest.summary["raw"].items():
-            other_raw = stored.summary["raw"].get(dataset) if stored else None
-            if other_raw and None not in (raw["discrimination"], other_raw["discrimination"]):
-                if other_raw["discrimination"] >= raw["discrimination"]:
-                    beaten.append(f"{twin} on {dataset}")
     return f"not above its untrained twin: {', '.join(beaten)}" if beaten else None
+
+
+def _at_least(first: float | None, second: float | None) -> bool:
+    return first is not None and second is not None and first >= second
 
 
 def is_twin(trained: EncoderSpec, untrained: EncoderSpec) -> bool:
     """Whether two encoders are the same network with the same input, one of them never trained."""
     return (
-        trained.architecture.arch == untrained.architecture.arch
+        trained.untrained_seed is None
+        and untrained.untrained_seed is not None
+        and trained.architecture.arch == untrained.architecture.arch
         and trained.preprocessing.input_size == untrained.preprocessing.input_size
         and trained.tap == untrained.tap
     )
 
 
-TWIN = Check("beats_untrained_twin", "The encoder discriminates better than its own untrained network.", _beaten_by_twin)
+TWIN = Check(
+    "beats_untrained_twin", "The encoder discriminates better than its own untrained network.", _beaten_by_twin
+)
 ABOVE_NULLS = Check(
     "cells_above_nulls",
     "Every ranked cell is above all its null controls by the paired case interval.",

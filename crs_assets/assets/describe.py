@@ -48,8 +48,11 @@ def describe_splits(bench: Bench, outcome: Outcome) -> Metadata:
 def describe_weights(bench: Bench, outcome: Outcome) -> Metadata:
     """Title, licence, dimension."""
     spec = bench.suite.encoders[outcome.parts[0]]
-    absent = {name: reason for name, reason in spec.absent.items()}
-    return {**outcome.manifest.summary, "absent_cells": dg.MetadataValue.json(absent), "unverified": list(spec.unverified)}
+    return {
+        **outcome.manifest.summary,
+        "absent_cells": dg.MetadataValue.json(spec.absent),
+        "unverified": list(spec.unverified),
+    }
 
 
 def describe_features(_: Bench, outcome: Outcome) -> Metadata:
@@ -90,7 +93,8 @@ def describe_profile(bench: Bench, outcome: Outcome) -> Metadata:
     profile = scores.read_profile(bench, encoder)
     primary = {name: entry[bench.suite.protocol.id] for name, entry in profile["datasets"].items()}
     table = pl.DataFrame(
-        [{"data set": name, **entry["raw"]} for name, entry in primary.items()], schema_overrides=dict.fromkeys(AXES, pl.Float64)
+        [{"data set": name, **entry["raw"]} for name, entry in primary.items()],
+        schema_overrides=dict.fromkeys(AXES, pl.Float64),
     )
     runs, reliability = profile_frames(bench, encoder, list(primary))
     return {
@@ -148,7 +152,8 @@ def describe_leaderboard(bench: Bench, outcome: Outcome) -> Metadata:
         "dagster/row_count": rows.height,
         "leaderboard": markdown_table(rows.select(columns)),
         "picture": dg.MetadataValue.md(png_markdown(picture, "Leaderboard")),
-        "page": dg.MetadataValue.path(str(artifact.file(leaderboard.HTML_FILE))),
+        # Below CRS_HOME: where a site keeps its state is nobody else's business.
+        "page": str(artifact.file(leaderboard.HTML_FILE).relative_to(bench.home.path)),
         **{name: value for name, value in outcome.manifest.summary.items() if isinstance(value, int)},
     }
 

@@ -6,7 +6,6 @@ partition failed; what was finished before stays finished.
 """
 
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import dagster as dg
 
 from crs_assets.assets.checks import Check
+from crs_assets.assets.errors import tell, tell_where
 from crs_assets.partitions import key_parts
 from crs_assets.resources.bench import Bench
 from crs_assets.stages.progress import Progress, current_sink, listening
@@ -22,6 +22,9 @@ from crs_assets.stages.stage import Outcome, Stage
 Metadata = Mapping[str, Any]
 Describe = Callable[[Bench, Outcome], Metadata]
 LOG_EVERY_SECONDS = 15.0
+DATA_VERSION_TAG = "dagster/data_version"
+# What Dagster itself writes where an upstream asset has never been materialized.
+NO_POINTER = "NULL"
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Recorded:
 
 def materialize(
     context: dg.AssetExecutionContext, bench: Bench, *recorded: Recorded
-) -> Iterator[dg.AssetCheckResult]:
+) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[Any]]:
     """Bring the run's partitions up to date and record each; yield the checks; fail if any partition failed.
 
     Args:
@@ -47,109 +50,154 @@ def materialize(
     Raises:
         dagster.Failure: Naming every partition that failed or was refused.
     """
+    step = _Step(context, bench, recorded)
     failures: dict[str, Exception] = {}
-    pointers: dict[dg.AssetKey, str] = {}
-    existing = {parts for stage in recorded for parts in stage.stage.partitions(bench)}
-    with listening(_throttled(context)):
-        for key in context.partition_keys if context.has_partition_key or context.has_partition_key_range else [""]:
-            parts = key_parts(key) if key else ()
-            if parts not in existing:
-                context.log.info(f"{key}: absent by the catalogue; passed over.")
-                continue
+    for partition in step.partitions():
+        for entry in recorded:
             try:
-                for entry in recorded:
-                    outcome = entry.stage.ensure(bench, *parts)
-                    _log_event(context, bench, entry, outcome, key or None, pointers)
+                result = step.bring_up_to_date(entry, partition)
             # One failed partition must not lose the others of the run; it is reported and raised below.
             except Exception as error:
-                context.log.error(f"{key}: {''.join(traceback.format_exception(error))}")
-                failures[key] = error
+                context.log.error(f"{partition or entry.stage.name}: {tell_where(bench, error)}")
+                failures[partition or entry.stage.name] = error
+                break
+            if result is not None:
+                yield result
+    told = {name: tell(bench, error) for name, error in failures.items()}
     for entry in recorded:
         for check in entry.checks:
-            yield check.evaluate(bench, entry.key, entry.stage.name, failures)
+            yield check.evaluate(bench, entry.key, entry.stage, failures, told)
     if failures:
         raise dg.Failure(
-            description=f"{len(failures)} partition(s) failed; the others are recorded.\n"
-            + "\n".join(f"{key}: {type(error).__name__}: {error}" for key, error in failures.items()),
+            description=f"{len(told)} partition(s) failed; the others are recorded.\n"
+            + "\n".join(f"{name}: {message}" for name, message in told.items()),
             allow_retries=False,
         )
 
 
-def _log_event(
-    context: dg.AssetExecutionContext,
-    bench: Bench,
-    entry: Recorded,
-    outcome: Outcome,
-    partition: str | None,
-    pointers: dict[dg.AssetKey, str],
-) -> None:
-    version = outcome.manifest.data_version
-    if not outcome.made and _latest_version(context, entry.key, partition) == version:
-        context.log.info(f"{partition or entry.stage.name}: already up to date.")
-        return
-    metadata = {
-        **{name: value for name, value in outcome.timing.items()},
-        **entry.describe(bench, outcome),
-        "recomputed": outcome.made,
-        "fingerprint": outcome.manifest.fingerprint,
-        "protocol": bench.suite.protocol.id,
-    }
-    context.log_event(
-        dg.AssetMaterialization(
-            entry.key,
-            partition=partition,
-            metadata=metadata,
-            tags=_tags(context, entry.key, entry.stage.code_version, version, pointers),
+class _Step:
+    """One step of a run: which partitions it is to make, and how each is recorded."""
+
+    def __init__(self, context: dg.AssetExecutionContext, bench: Bench, recorded: tuple[Recorded, ...]) -> None:
+        self._context = context
+        self._bench = bench
+        self._recorded = recorded
+        self._own = {entry.key for entry in recorded}
+        self._feeds_a_step = self._has_downstream_in_run()
+        # Read before any input is: an upstream partition that is made anew meanwhile leaves this one stale.
+        self._upstream = {key: _latest(context, key) for key in self._upstream_keys()}
+
+    def partitions(self) -> Iterator[str]:
+        """Partition keys to make, in order; the empty key for an asset without partitions; absent cells passed over.
+
+        Raises:
+            dagster.Failure: If a step of the same run would be skipped for want of an output.
+        """
+        if self._context.assets_def.partitions_def is None:
+            yield ""
+            return
+        keys = list(self._context.partition_keys)
+        if self._feeds_a_step and len(keys) > 1:
+            raise dg.Failure(
+                "This run holds another asset that is made from this one, and more than one partition: Dagster would "
+                "skip the other step. Launch the assets as a backfill, or one after the other.",
+                allow_retries=False,
+            )
+        existing = {parts for entry in self._recorded for parts in entry.stage.partitions(self._bench)}
+        for key in keys:
+            if key_parts(key) in existing:
+                yield key
+            else:
+                self._context.log.info(f"{key}: passed over; {self._why_absent(key)}")
+
+    def bring_up_to_date(self, entry: Recorded, partition: str) -> dg.MaterializeResult[Any] | None:
+        """Make one partition where it is stale, and record it where it is not recorded as it now stands.
+
+        Returns:
+            What Dagster is to record itself, only where a step of the same run waits for it.
+        """
+        with listening(self._sink()):
+            outcome = entry.stage.ensure(self._bench, *(key_parts(partition) if partition else ()))
+        version = outcome.manifest.data_version
+        if self._feeds_a_step:
+            metadata = self._metadata(entry, outcome)
+            return dg.MaterializeResult(entry.key, metadata=metadata, data_version=dg.DataVersion(version))
+        if not outcome.made and _latest(self._context, entry.key, partition or None).version == version:
+            self._context.log.info(f"{partition or entry.stage.name}: already up to date.")
+            return None
+        self._context.log_event(
+            dg.AssetMaterialization(
+                entry.key,
+                partition=partition or None,
+                metadata=self._metadata(entry, outcome),
+                tags=self._tags(entry, version),
+            )
         )
-    )
+        return None
+
+    def _metadata(self, entry: Recorded, outcome: Outcome) -> dict[str, Any]:
+        return {
+            **outcome.timing,
+            **entry.describe(self._bench, outcome),
+            "recomputed": outcome.made,
+            "fingerprint": outcome.manifest.fingerprint,
+            "protocol": self._bench.suite.protocol.id,
+        }
+
+    def _tags(self, entry: Recorded, version: str) -> dict[str, str]:
+        """Dagster's own provenance tags: it reads them to tell what is stale."""
+        tags = {DATA_VERSION_TAG: version, "dagster/code_version": entry.stage.code_version}
+        for key in self._context.assets_def.asset_deps[entry.key]:
+            # A sibling of this step has just been recorded: its latest event is the one that was read.
+            latest = _latest(self._context, key) if key in self._own else self._upstream[key]
+            name = key.to_user_string()
+            tags[f"dagster/input_event_pointer/{name}"] = latest.pointer
+            # Read for unpartitioned upstream assets only; for partitioned ones Dagster follows the pointer.
+            tags[f"dagster/input_data_version/{name}"] = latest.version or NO_POINTER
+        return tags
+
+    def _upstream_keys(self) -> set[dg.AssetKey]:
+        deps = self._context.assets_def.asset_deps
+        return {upstream for key in self._own for upstream in deps[key]} - self._own
+
+    def _has_downstream_in_run(self) -> bool:
+        layer = self._context.job_def.asset_layer
+        children = {child for key in self._own for child in layer.asset_graph.get(key).child_keys}
+        return bool(children & set(layer.selected_asset_keys) - self._own)
+
+    def _why_absent(self, key: str) -> str:
+        first, *rest = key_parts(key)
+        suite = self._bench.suite
+        if first in suite.encoders and rest:
+            reason = suite.absent_reason(first, rest[0].rpartition(".s")[0] or rest[0])
+            return f"absent by the catalogue: {reason}"
+        return f"suite {suite.id} has no such partition."
+
+    def _sink(self) -> Callable[[Progress], None]:
+        """Pass progress on to whoever listens outside, and log it now and then for the UI."""
+        outer, last = current_sink(), time.monotonic()
+
+        def sink(progress: Progress) -> None:
+            nonlocal last
+            outer(progress)
+            if time.monotonic() - last >= LOG_EVERY_SECONDS:
+                last = time.monotonic()
+                self._context.log.info(progress.line())
+
+        return sink
 
 
-def _tags(
-    context: dg.AssetExecutionContext,
-    key: dg.AssetKey,
-    code_version: str,
-    version: str,
-    pointers: dict[dg.AssetKey, str],
-) -> dict[str, str]:
-    """Dagster's own provenance tags: it reads them to tell what is stale."""
-    tags = {"dagster/data_version": version, "dagster/code_version": code_version}
-    for upstream in context.assets_def.asset_deps[key]:
-        if upstream not in pointers:
-            record = context.instance.get_latest_data_version_record(upstream)
-            pointers[upstream] = str(record.storage_id) if record else "NULL"
-        name = upstream.to_user_string()
-        tags[f"dagster/input_event_pointer/{name}"] = pointers[upstream]
-        tags[f"dagster/input_data_version/{name}"] = _input_version(context, upstream)
-    return tags
+@dataclass(frozen=True)
+class _Latest:
+    """The latest materialization of an asset or partition: its place in the event log, its data version."""
+
+    pointer: str
+    version: str | None
 
 
-def _input_version(context: dg.AssetExecutionContext, upstream: dg.AssetKey) -> str:
-    # Dagster reads this tag for unpartitioned upstream assets only; for partitioned ones it follows the pointer.
-    record = context.instance.get_latest_materialization_event(upstream)
-    event = record.asset_materialization if record else None
-    return (event.tags or {}).get("dagster/data_version", "n/a") if event and event.partition is None else "n/a"
-
-
-def _latest_version(context: dg.AssetExecutionContext, key: dg.AssetKey, partition: str | None) -> str | None:
+def _latest(context: dg.AssetExecutionContext, key: dg.AssetKey, partition: str | None = None) -> _Latest:
     record = context.instance.get_latest_data_version_record(key, partition_key=partition)
-    event = record.asset_materialization if record else None
-    return (event.tags or {}).get("dagster/data_version") if event else None
-
-
-def _throttled(context: dg.AssetExecutionContext) -> Callable[[Progress], None]:
-    """Pass progress on to whoever listens outside, and log it now and then for the UI."""
-    last = time.monotonic()
-
-    def sink(progress: Progress) -> None:
-        nonlocal last
-        if time.monotonic() - last >= LOG_EVERY_SECONDS:
-            last = time.monotonic()
-            context.log.info(progress.line())
-
-    outer = current_sink()
-
-    def both(progress: Progress) -> None:
-        outer(progress)
-        sink(progress)
-
-    return both
+    if record is None:
+        return _Latest(NO_POINTER, None)
+    event = record.asset_materialization
+    return _Latest(str(record.storage_id), (event.tags or {}).get(DATA_VERSION_TAG) if event else None)

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from crs_assets.resources.bench import Bench
+from crs_assets.science.canonical import digest
 from crs_assets.stages.data import DatasetIndex, Splits
 from crs_assets.stages.encoders import DegradedFeatures, EncoderWeights, Features
 from crs_assets.stages.leaderboard import Leaderboard
@@ -28,16 +30,17 @@ class Step:
 
 
 DATA_STEPS = (Step("data", (DatasetIndex(),), per_encoder=False), Step("splits", (Splits(),), per_encoder=False))
-ENCODER_STEPS = (
-    Step("weights", (EncoderWeights(),), per_encoder=True),
+WEIGHTS_STEP = Step("weights", (EncoderWeights(),), per_encoder=True)
+CELL_STEPS = (
     Step("features", (Features(), DegradedFeatures()), per_encoder=True),
     Step("probes", (ProbePredictions(), RunMetrics()), per_encoder=True),
-    Step("profile", (AxisProfile(),), per_encoder=True),
 )
 NULL_STEP = Step("null controls", (NullControls(),), per_encoder=False)
+PROFILE_STEP = Step("profiles", (AxisProfile(),), per_encoder=True)
 PANEL_STEP = Step("panel", (ReferencePanel(),), per_encoder=False)
-SCORE_STEP = Step("score", (Crs(),), per_encoder=True)
+SCORE_STEP = Step("scores", (Crs(),), per_encoder=True)
 LEADERBOARD_STEP = Step("leaderboard", (Leaderboard(),), per_encoder=False)
+ENCODER_STEPS = (WEIGHTS_STEP, *CELL_STEPS, PROFILE_STEP, SCORE_STEP)
 
 
 @dataclass(frozen=True)
@@ -61,19 +64,47 @@ class Selection:
 ALL = Selection()
 
 
-def stale_partitions(bench: Bench, step: Step, selection: Selection = ALL) -> list[tuple[str, ...]]:
-    """Existing partitions of a step that the store does not hold as their recipes would make them now."""
-    partitions = [parts for parts in step.stages[0].partitions(bench) if selection.admits(bench, step, parts)]
-    return [parts for parts in partitions if not all(stage.is_current(bench, *parts) for stage in step.stages)]
+class State(Enum):
+    """Of a partition: as its recipe would make it now, to be made, or not to be made before its upstream is."""
+
+    CURRENT = "current"
+    STALE = "stale"
+    WAITING = "waiting"
 
 
-def contiguous_ranges(wanted: Sequence[tuple[str, ...]], order: Sequence[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
-    """Runs of partitions that one Dagster range covers: same encoder, neighbours in the order of the definition."""
+def state(bench: Bench, stage: Stage, parts: tuple[str, ...]) -> State:
+    """How the store stands to what the recipe would make now.
+
+    Raises:
+        Exception: What the stage itself raises where its files or weights are not to be had.
+    """
+    recipe = stage.recipe(bench, *parts)
+    if recipe is None:
+        return State.WAITING
+    return State.CURRENT if bench.store.is_current(bench.key(stage.name, *parts), digest(recipe)) else State.STALE
+
+
+def admitted(bench: Bench, step: Step, selection: Selection = ALL) -> list[tuple[str, ...]]:
+    """Existing partitions of a step within a selection; absent cells are none."""
+    return [parts for parts in step.stages[0].partitions(bench) if selection.admits(bench, step, parts)]
+
+
+def contiguous_ranges(
+    wanted: Sequence[tuple[str, ...]], order: Sequence[tuple[str, ...]]
+) -> Iterator[list[tuple[str, ...]]]:
+    """Split partitions into runs that one Dagster range covers and nothing else.
+
+    Args:
+        wanted: Partitions to cover.
+        order: Every partition of the definition, absent cells included, in its order.
+
+    Yields:
+        Partitions of one encoder, or of one dimension, that are neighbours in that order.
+    """
     position = {parts: place for place, parts in enumerate(order)}
     run: list[tuple[str, ...]] = []
-    for parts in sorted(wanted, key=lambda parts: position[parts]):
-        breaks = run and (parts[:-1] != run[-1][:-1] or position[parts] != position[run[-1]] + 1)
-        if breaks:
+    for parts in sorted(wanted, key=position.__getitem__):
+        if run and (parts[:-1] != run[-1][:-1] or position[parts] != position[run[-1]] + 1):
             yield run
             run = []
         run.append(parts)

@@ -1,31 +1,44 @@
 """Running a suite in this process: the same assets, events and store as the UI, without a daemon's waiting."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import dagster as dg
 
+from crs_assets.automation.ledger import Ledger
 from crs_assets.automation.planner import (
     ALL,
+    CELL_STEPS,
     DATA_STEPS,
-    ENCODER_STEPS,
     LEADERBOARD_STEP,
     NULL_STEP,
     PANEL_STEP,
+    PROFILE_STEP,
     SCORE_STEP,
+    WEIGHTS_STEP,
     Selection,
+    State,
     Step,
+    admitted,
     contiguous_ranges,
-    stale_partitions,
+    state,
 )
-from crs_assets.partitions import encoder_partitions_name, partition_key
+from crs_assets.partitions import encoder_partitions_name, key_parts, partition_key
 from crs_assets.resources.bench import Bench
 from crs_assets.science.panel import PanelError
+from crs_assets.science.suite import Suite
 from crs_assets.stages.scores import active_panel, freeze_panel
+from crs_assets.stages.stage import Stage
 
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
-SOURCE_TAG = "crs/launched_by"
+LAUNCHED_BY = "crs/launched_by"
+# Every event is in the UI; on a terminal they would drown the progress.
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+Parts = tuple[str, ...]
+Announce = Callable[[str, str, int], None]
 
 
 @dataclass
@@ -34,117 +47,175 @@ class RunSummary:
 
     Attributes:
         recomputed: Asset -> partitions made.
+        recorded: Asset -> partitions that were in the store and only had to be recorded in this instance.
+        waiting: Step and encoder -> partitions that could not be made before their upstream is.
         failed: Descriptions of the Dagster runs that failed.
         panel: Name of the panel that was frozen, where this run froze one.
     """
 
     recomputed: dict[str, int] = field(default_factory=dict)
+    recorded: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     panel: str | None = None
 
 
+def asset_job(assets: Sequence[dg.AssetsDefinition], resources: Mapping[str, object]) -> dg.JobDefinition:
+    """The job of all assets, of which each launch takes a part."""
+    definitions = dg.Definitions(assets=assets, resources=resources, executor=dg.in_process_executor)
+    return definitions.resolve_implicit_global_asset_job_def()
+
+
+def register_encoders(instance: dg.DagsterInstance, suite: Suite) -> None:
+    """Make every encoder of a suite a partition; those that are one already stay as they are."""
+    name = encoder_partitions_name(suite.id)
+    known = set(instance.get_dynamic_partitions(name))
+    new = [encoder for encoder in suite.encoders if encoder not in known]
+    if new:
+        instance.add_dynamic_partitions(name, new)
+
+
 class Runner:
-    """Materializes what is stale, layer by layer, encoder by encoder.
+    """Materializes what is stale or not on record, layer by layer, encoder by encoder.
 
     Args:
         instance: Where events go.
-        assets: The suite's assets.
-        resources: Their resources.
+        job: The suite's assets with their resources bound.
         bench: The same resources, resolved.
         announce: Told what is about to be made: step, encoder, number of partitions.
-        launched_by: Tag of every run, for example ``cli`` or ``schedule``.
+        launched_by: Tag of every run, for example ``cli`` or ``job <id>``.
     """
 
     def __init__(
         self,
         instance: dg.DagsterInstance,
-        assets: Sequence[dg.AssetsDefinition],
-        resources: dict[str, object],
+        job: dg.JobDefinition,
         bench: Bench,
-        announce: Callable[[str, str, int], None] = lambda *_: None,
+        announce: Announce = lambda *_: None,
         launched_by: str = "cli",
     ) -> None:
-        self.instance = instance
-        self.assets = assets
-        self.resources = resources
-        self.bench = bench
-        self.announce = announce
-        self.launched_by = launched_by
-        self.summary = RunSummary()
+        self._instance = instance
+        self._job = job
+        self._bench = bench
+        self._announce = announce
+        self._launched_by = launched_by
+        self._ledger = Ledger(instance, bench.suite.id)
+        self._summary = RunSummary()
 
     def run(self, selection: Selection = ALL, *, freeze_if_missing: bool = False) -> RunSummary:
         """Bring a suite, or a part of it, up to date; what is current is left alone.
+
+        A step that fails does not end the run: what does not depend on it is made, and the summary says why it failed.
 
         Args:
             selection: Restrict to encoders or data sets.
             freeze_if_missing: Freeze a panel of the suite's members where there is none.
         """
-        self._register_encoders()
+        self._summary = RunSummary()
+        register_encoders(self._instance, self._bench.suite)
+        of_data = Selection(datasets=selection.datasets)
         for step in DATA_STEPS:
-            self._step(step, Selection(datasets=selection.datasets))
-        for encoder in self._encoders(selection):
-            for step in ENCODER_STEPS:
-                self._step(step, Selection((encoder,), selection.datasets), encoder)
-        self._step(NULL_STEP, Selection(datasets=selection.datasets))
-        if freeze_if_missing and active_panel(self.bench) is None:
-            try:
-                self.summary.panel = freeze_panel(self.bench)["name"]
-            except PanelError as error:
-                self.summary.failed.append(f"panel: {error}")
-        if active_panel(self.bench) is not None:
-            self._step(PANEL_STEP, ALL)
-            self._step(SCORE_STEP, Selection(tuple(self._encoders(selection))), one_run=True)
-            self._step(LEADERBOARD_STEP, ALL)
-        return self.summary
+            self._step(step, of_data)
+        self._step(WEIGHTS_STEP, selection)
+        for encoder in self._bench.suite.encoders:
+            if selection.encoders is None or encoder in selection.encoders:
+                for step in CELL_STEPS:
+                    self._step(step, Selection((encoder,), selection.datasets), encoder)
+        self._step(NULL_STEP, of_data)
+        self._step(PROFILE_STEP, selection)
+        self._score(selection, freeze_if_missing=freeze_if_missing)
+        return self._summary
 
-    def _register_encoders(self) -> None:
-        name = encoder_partitions_name(self.bench.suite.id)
-        known = set(self.instance.get_dynamic_partitions(name))
-        new = [encoder for encoder in self.bench.suite.encoders if encoder not in known]
-        if new:
-            self.instance.add_dynamic_partitions(name, new)
-
-    def _encoders(self, selection: Selection) -> Iterator[str]:
-        return (name for name in self.bench.suite.encoders if selection.encoders is None or name in selection.encoders)
-
-    def _step(self, step: Step, selection: Selection, encoder: str = "", *, one_run: bool = False) -> None:
-        ready = [
-            parts
-            for parts in stale_partitions(self.bench, step, selection)
-            if step.stages[0].recipe(self.bench, *parts) is not None
-        ]
-        if not ready:
+    def _score(self, selection: Selection, *, freeze_if_missing: bool) -> None:
+        try:
+            if freeze_if_missing and active_panel(self._bench) is None:
+                self._summary.panel = freeze_panel(self._bench)["name"]
+            has_panel = active_panel(self._bench) is not None
+        except PanelError as error:
+            self._summary.failed.append(f"panel: {error}")
             return
-        self.announce(step.name, encoder, len(ready))
-        order = [parts for parts in step.stages[0].partitions(self.bench)]
-        ranges = [ready] if one_run or ready == [()] else contiguous_ranges(ready, order)
-        for run in ranges:
-            self._materialize(step, run)
+        if has_panel:
+            self._step(PANEL_STEP, ALL)
+            self._step(SCORE_STEP, selection)
+            self._step(LEADERBOARD_STEP, ALL)
 
-    def _materialize(self, step: Step, run: Sequence[tuple[str, ...]]) -> None:
-        keys = [dg.AssetKey([self.bench.suite.id, name]) for name in step.assets]
-        tags = {SOURCE_TAG: self.launched_by}
+    def _step(self, step: Step, selection: Selection, encoder: str = "") -> None:
+        found = {parts: self._need(step, parts) for parts in admitted(self._bench, step, selection)}
+        waiting = sum(need is State.WAITING for need in found.values())
+        if waiting:
+            self._summary.waiting[" ".join(filter(None, (step.name, encoder)))] = waiting
+        needed = [parts for parts, need in found.items() if need is State.STALE]
+        if needed:
+            self._announce(step.name, encoder, len(needed))
+            for run in self._ranges(step, needed):
+                self._materialize(step, run)
+
+    def _need(self, step: Step, parts: Parts) -> State:
+        """Whether a partition has to be made or recorded; a cause of failure is left to the run, which will show it."""
+        try:
+            for stage in step.stages:
+                found = state(self._bench, stage, parts)
+                if found is not State.CURRENT:
+                    return found
+        # Whatever is wrong with a partition, its Dagster run is where it is told, and the others go on.
+        except Exception:
+            return State.STALE
+        recorded = all(self._ledger.has(self._bench, stage, parts) for stage in step.stages)
+        return State.CURRENT if recorded else State.STALE
+
+    def _ranges(self, step: Step, needed: Sequence[Parts]) -> list[list[Parts]]:
+        """Split by Dagster's own order of the partitions, so that a range never holds what was not asked for."""
+        layer = self._job.asset_layer
+        definition = layer.asset_graph.get(self._key(step.stages[0])).partitions_def
+        if definition is None:
+            return [list(needed)]
+        keys = definition.get_partition_keys(dynamic_partitions_store=self._instance)
+        return list(contiguous_ranges(needed, [key_parts(key) for key in keys]))
+
+    def _materialize(self, step: Step, run: Sequence[Parts]) -> None:
+        before = {(stage, parts): stage.version(self._bench, *parts) for stage in step.stages for parts in run}
+        stale = {pair for pair in before if not self._is_current(*pair)}
+        tags = {LAUNCHED_BY: self._launched_by}
         if run[0]:
             tags |= {RANGE_START: partition_key(run[0]), RANGE_END: partition_key(run[-1])}
-        result = dg.materialize(
-            self.assets, selection=keys, instance=self.instance, resources=self.resources, tags=tags, raise_on_error=False
+        result = self._job.execute_in_process(
+            asset_selection=[self._key(stage) for stage in step.stages],
+            instance=self._instance,
+            run_config=QUIET,
+            tags=tags,
+            raise_on_error=False,
         )
-        made = sum(not self._is_stale(step, parts) for parts in run)
-        for name in step.assets:
-            self.summary.recomputed[name] = self.summary.recomputed.get(name, 0) + made
         if not result.success:
-            self.summary.failed.append(_failure(step, result))
+            self._summary.failed.append(f"{step.name}: {_failure(result)}")
+        for stage, parts in before:
+            self._ledger.forget(stage)
+            self._count(stage, parts, was_stale=(stage, parts) in stale)
 
-    def _is_stale(self, step: Step, parts: tuple[str, ...]) -> bool:
-        return not all(stage.is_current(self.bench, *parts) for stage in step.stages)
+    def _count(self, stage: Stage, parts: Parts, *, was_stale: bool) -> None:
+        if self._is_current(stage, parts):
+            done = self._summary.recomputed if was_stale else self._summary.recorded
+            done[stage.name] = done.get(stage.name, 0) + 1
+
+    def _is_current(self, stage: Stage, parts: Parts) -> bool:
+        try:
+            return state(self._bench, stage, parts) is State.CURRENT
+        # Told by the run already.
+        except Exception:
+            return False
+
+    def _key(self, stage: Stage) -> dg.AssetKey:
+        return dg.AssetKey([self._bench.suite.id, stage.name])
 
 
-def _failure(step: Step, result: dg.ExecuteInProcessResult) -> str:
+def _failure(result: Any) -> str:
     """What failed, as the step itself says it."""
     for event in result.get_step_failure_events():
-        error = event.step_failure_data.error
+        failure = event.step_failure_data
+        if failure.user_failure_data and failure.user_failure_data.description:
+            return str(failure.user_failure_data.description)
+        error = failure.error
         while error and error.cause:
             error = error.cause
-        description = event.step_failure_data.user_failure_data
-        return f"{step.name}: {description.description if description else error.message.strip() if error else 'failed'}"
-    return f"{step.name}: failed; see run {result.run_id} in the UI"
+        if error:
+            return str(error.message).strip()
+    return f"see run {result.run_id} in the UI"

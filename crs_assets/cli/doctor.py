@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crs_assets.cli.session import open_bench
+from crs_assets.cli.session import dropin_problems, open_bench
 from crs_assets.resources.artifact_store import StoreError
 from crs_assets.resources.bench import Bench
 from crs_assets.science.encoders import WeightsError
@@ -41,8 +41,8 @@ class Finding:
 
 def examine(suite: str) -> list[Finding]:
     """Look at everything a full run of the suite needs."""
-    bench = open_bench(suite)
-    return [*_machine(bench), *_pixels(), *_weights(bench), *_data(bench), *_panel(bench)]
+    bench = open_bench(suite, device=True)
+    return [*_machine(bench), *_pixels(), *_weights(bench), *_dropins(bench), *_data(bench), *_panel(bench)]
 
 
 def _machine(bench: Bench) -> Iterator[Finding]:
@@ -76,6 +76,11 @@ def _weights(bench: Bench) -> Iterator[Finding]:
             yield Finding(f"encoder {name}", f"{error} Licence: {spec.licence}{gate}{unverified}", "missing")
         for dataset, reason in spec.absent.items():
             yield Finding(f"encoder {name}", f"no cell on {dataset}: {reason}", "note")
+
+
+def _dropins(bench: Bench) -> Iterator[Finding]:
+    for problem in dropin_problems(bench):
+        yield Finding("added encoder", problem, "missing")
 
 
 def _data(bench: Bench) -> Iterator[Finding]:

@@ -8,10 +8,6 @@ from typing import Any
 
 import click
 
-from crs_assets.science.encoders.errors import WeightsError
-from crs_assets.science.panel import PanelError
-from crs_assets.science.toml_models import CatalogError
-
 SUITE_OPTION = click.option("--suite", default="demo", show_default=True, help="Suite id, or path of a suite's TOML.")
 
 
@@ -20,13 +16,11 @@ class CleanErrors(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
-        from crs_assets.resources.artifact_store import StoreError
-        from crs_assets.science.datasets import DatasetError
-        from crs_assets.stages.stage import Refused
+        from crs_assets.assets.errors import MENDABLE
 
         try:
             return super().invoke(ctx)
-        except (CatalogError, PanelError, WeightsError, StoreError, DatasetError, Refused, FileNotFoundError) as error:
+        except MENDABLE as error:
             raise click.ClickException(str(error)) from error
 
 
@@ -57,8 +51,8 @@ def run(suite: str, encoders: tuple[str, ...], datasets: tuple[str, ...], freeze
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def plan(suite: str, as_json: bool) -> None:
     """Count every run of SUITE's grid from the catalogue before anything is spent."""
-    from crs_assets.cli.showing import plan_text
     from crs_assets.cli.session import open_bench
+    from crs_assets.cli.showing import plan_text
     from crs_assets.science.plan import plan_suite
 
     bench = open_bench(suite)

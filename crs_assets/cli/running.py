@@ -2,16 +2,18 @@
 
 import logging
 import time
+import warnings
 
+import dagster as dg
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from crs_assets.automation.planner import Selection
 from crs_assets.automation.runner import Runner, RunSummary
-from crs_assets.cli.session import open_instance, resolve
+from crs_assets.cli.progress import run_progress
+from crs_assets.cli.session import dropin_problems, open_bench, open_instance
 from crs_assets.cli.showing import show_leaderboard
 from crs_assets.definitions import build_defs
-from crs_assets.resources.bench import Bench, BenchResource, default_resources
+from crs_assets.resources.bench import Bench
 from crs_assets.science.toml_models import CatalogError
 from crs_assets.stages import progress as stage_progress
 
@@ -25,88 +27,69 @@ def run_suite(
     *,
     freeze_if_missing: bool,
 ) -> bool:
-    """Bring a suite up to date and show what came out; False where a Dagster run failed."""
-    resources = default_resources(suite)
-    bench_resource = resources["bench"]
-    assert isinstance(bench_resource, BenchResource)  # default_resources makes it
-    bench = resolve(bench_resource)
+    """Bring a suite up to date and show what came out; False where a Dagster run failed.
+
+    Raises:
+        CatalogError: If the suite has no such encoder or data set.
+    """
+    bench = open_bench(suite, device=True)
     _check_selection(bench, encoders, datasets)
     bench.store.check_writable(MINIMUM_FREE_BYTES)
     console = Console(stderr=True)
-    console.print(f"[bold]{bench.suite.spec.title}[/]  protocol {bench.suite.protocol.id}, state in {bench.home.path}")
-    # Dagster's own log of every event would drown the progress; all of it is in the UI.
-    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    _say(console, f"{bench.suite.spec.title}: protocol {bench.suite.protocol.id}, state in {bench.home.path}")
+    for problem in dropin_problems(bench):
+        _say(console, problem, "yellow")
     began = time.perf_counter()
-    with open_instance(bench.home) as instance, RunProgress(console) as shown, stage_progress.listening(shown.report):
-        runner = Runner(instance, list(build_defs(suite).assets or ()), resources, bench, shown.announce)
-        summary = runner.run(Selection(encoders, datasets), freeze_if_missing=freeze_if_missing)
-    _summarise(console, summary, time.perf_counter() - began)
+    summary = _run(bench, suite, Selection(encoders, datasets), console, freeze_if_missing=freeze_if_missing)
+    _summarise(console, bench, summary, time.perf_counter() - began)
     if bench.store.peek(bench.key("leaderboard")):
         show_leaderboard(suite)
-    for failure in summary.failed:
-        console.print(f"[red]failed[/] {failure}", highlight=False)
     return not summary.failed
 
 
+def _run(bench: Bench, suite: str, selection: Selection, console: Console, *, freeze_if_missing: bool) -> RunSummary:
+    # Dagster's own log of every event would drown the progress; all of it is in the UI.
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore", dg.BetaWarning)
+    job = build_defs(suite).resolve_implicit_global_asset_job_def()
+    with open_instance(bench.home) as instance, run_progress(console) as shown, stage_progress.listening(shown.report):
+        return Runner(instance, job, bench, shown.announce).run(selection, freeze_if_missing=freeze_if_missing)
+
+
 def _check_selection(bench: Bench, encoders: tuple[str, ...] | None, datasets: tuple[str, ...] | None) -> None:
-    problems = [f"no encoder {name!r} in suite {bench.suite.id}; it has {', '.join(bench.suite.encoders)}." for name in encoders or () if name not in bench.suite.encoders]
-    problems += [f"no data set {name!r} in suite {bench.suite.id}; it has {', '.join(bench.suite.datasets)}." for name in datasets or () if name not in bench.suite.datasets]
+    asked = [("encoder", name, bench.suite.encoders) for name in encoders or ()]
+    asked += [("data set", name, bench.suite.datasets) for name in datasets or ()]  # type: ignore[list-item]
+    problems = [
+        f"no {kind} {name!r} in suite {bench.suite.id}; it has {', '.join(known)}."
+        for kind, name, known in asked
+        if name not in known
+    ]
     if problems:
-        raise CatalogError("\n".join(problems))
+        raise CatalogError("\n".join([*problems, *dropin_problems(bench)]))
 
 
-def _summarise(console: Console, summary: RunSummary, seconds: float) -> None:
-    made = {name: count for name, count in summary.recomputed.items() if count}
+def _summarise(console: Console, bench: Bench, summary: RunSummary, seconds: float) -> None:
     if summary.panel:
-        console.print(f"Reference panel frozen: {summary.panel}")
-    if made:
-        listed = ", ".join(f"{count} {name}" for name, count in made.items())
-        console.print(f"Recomputed in {seconds:.0f} s: {listed}.")
-    elif not summary.failed:
-        console.print(f"Nothing to recompute: everything is up to date ({seconds:.0f} s).")
-
-
-class RunProgress:
-    """Progress of a run: stage, encoder, images per second, time left."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed:.0f}/{task.total:.0f} {task.fields[unit]}"),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
+        _say(console, f"Reference panel frozen: {summary.panel}")
+    if summary.recomputed:
+        _say(console, f"Recomputed in {seconds:.0f} s: {_listed(summary.recomputed)}.")
+    if summary.recorded:
+        _say(console, f"Already computed, recorded for the UI: {_listed(summary.recorded)}.")
+    if not (summary.recomputed or summary.recorded or summary.failed):
+        _say(console, f"Nothing to recompute: everything is up to date ({seconds:.0f} s).")
+    if summary.waiting:
+        _say(console, f"Waiting for what comes before: {_listed(summary.waiting)}.", "yellow")
+    for failure in summary.failed:
+        _say(console, f"failed: {failure}", "red")
+    if not summary.failed and not bench.store.peek(bench.key("reference_panel")):
+        _say(
+            console, f"No reference panel, so no score yet: crs panel freeze --suite {bench.suite.id}, then run again."
         )
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> "RunProgress":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def announce(self, step: str, encoder: str, partitions: int) -> None:
-        """A step begins."""
-        self._clear()
-        self._console.print(f"  {step:<14}{encoder or 'all':<36}{partitions} partition(s)", highlight=False)
-
-    def report(self, progress: stage_progress.Progress) -> None:
-        """A stage's own report."""
-        name = f"{progress.stage} {' '.join(progress.parts)}"
-        if name not in self._tasks:
-            self._clear()
-            self._tasks[name] = self._progress.add_task(name, total=progress.total, unit=progress.unit, rate="")
-        rate = f"{progress.rate:.0f} {progress.unit}/s" if progress.rate else ""
-        self._progress.update(self._tasks[name], completed=progress.done, rate=rate)
-
-    def _clear(self) -> None:
-        for task in self._tasks.values():
-            self._progress.remove_task(task)
-        self._tasks.clear()
 
 
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _say(console: Console, text: str, style: str | None = None) -> None:
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)

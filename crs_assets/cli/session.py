@@ -1,5 +1,6 @@
 """What every command begins with: CRS_HOME, the suite's bench, the Dagster instance."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,12 +12,19 @@ from typing import Any
 import click
 import dagster as dg
 
+from crs_assets.automation.runner import register_encoders
 from crs_assets.resources.artifact_store import write_atomic
 from crs_assets.resources.bench import Bench, BenchResource, default_resources
+from crs_assets.resources.compute import ComputeDevice
 from crs_assets.resources.home import Home, home_path
 from crs_assets.science.panel import PanelError
+from crs_assets.science.suite import CATALOG_FOLDER
+from crs_assets.science.toml_models import CatalogError
 from crs_assets.stages.scores import active_panel
 
+LOOPBACK = "127.0.0.1"
+WORKSPACE = "workspace.yaml"
+# One accelerator, so one run at a time of those that need it; a killed run gives its slot back; nothing is sent home.
 INSTANCE_CONFIG = """\
 telemetry:
   enabled: false
@@ -28,22 +36,77 @@ concurrency:
     granularity: run
 run_monitoring:
   enabled: true
+  start_timeout_seconds: 180
+  cancel_timeout_seconds: 60
+  poll_interval_seconds: 10
   free_slots_after_run_end_seconds: 10
+run_retries:
+  enabled: true
+  max_retries: 1
+  retry_on_asset_or_op_failure: false
+sensors:
+  use_threads: true
+  num_workers: 2
+schedules:
+  use_threads: true
+  num_workers: 2
+backfills:
+  use_threads: true
+  num_workers: 2
+  num_submit_workers: 4
 """
 
 
-def open_bench(suite: str) -> Bench:
-    """The suite and its resources, as CRS_HOME configures them."""
-    bench = default_resources(suite)["bench"]
+def open_bench(suite: str, *, device: bool = False) -> Bench:
+    """The suite and its resources, as CRS_HOME configures them.
+
+    Args:
+        suite: Suite id or path.
+        device: Whether the command computes; settling on a device takes seconds, which reading has no use for.
+
+    Raises:
+        CatalogError: If the suite or the site's configuration cannot be used.
+    """
+    return _resolve(suite_resources(suite, device=device))
+
+
+def suite_resources(suite: str, *, device: bool = True) -> dict[str, object]:
+    """The resources of a suite by their keys.
+
+    Raises:
+        CatalogError: If the site's configuration cannot be used.
+    """
+    home = Home(home_path())
+    try:
+        resources = default_resources(suite, home)
+    except CatalogError:
+        raise
+    except (ValueError, TypeError, AttributeError) as error:
+        raise CatalogError(f"{home.path / 'config.toml'}: {error}") from error
+    if device:
+        return resources
+    bench = resources["bench"]
     assert isinstance(bench, BenchResource)  # default_resources makes it
-    return resolve(bench)
+    fields = {name: getattr(bench, name) for name in ("suite", "home")}
+    parts = {name: resources[name] for name in ("store", "roots", "weights")}
+    return {**resources, "bench": BenchResource(**fields, **parts, compute=ComputeDevice(device="cpu"))}
 
 
-def resolve(bench: BenchResource) -> Bench:
+def _resolve(resources: dict[str, object]) -> Bench:
     """Resolve a bench and its nested resources outside a Dagster run."""
-    with dg.build_resources({"bench": bench}) as resources:
-        resolved: Bench = resources.bench.resolve()
-    return resolved
+    with dg.build_resources({"bench": resources["bench"]}) as built:
+        try:
+            bench: Bench = built.bench.resolve()
+        except CatalogError:
+            raise
+        except ValueError as error:
+            raise CatalogError(f"{Home(home_path()).path / 'config.toml'}: {error}") from error
+    return bench
+
+
+def dropin_problems(bench: Bench) -> tuple[str, ...]:
+    """Files of encoders added to the suite that cannot be used, with the reason."""
+    return bench.home.read_dropins(bench.home.load_suite(bench.suite.id)).problems
 
 
 def open_panel(suite: str) -> tuple[Bench, dict[str, Any]]:
@@ -60,7 +123,7 @@ def open_panel(suite: str) -> tuple[Bench, dict[str, Any]]:
 
 
 def prepare_dagster_home(home: Home) -> Path:
-    """DAGSTER_HOME below CRS_HOME, with its configuration."""
+    """DAGSTER_HOME below CRS_HOME, with its configuration; one that a site has changed stays as it is."""
     home.dagster.mkdir(parents=True, exist_ok=True)
     config = home.dagster / "dagster.yaml"
     if not config.exists():
@@ -75,12 +138,35 @@ def open_instance(home: Home) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
+def known_suites(home: Home) -> list[str]:
+    """Ids of the shipped suites and of the site's own."""
+    folders = (CATALOG_FOLDER / "suites", home.catalog / "suites")
+    return sorted(path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.toml"))
+
+
+def prepare_workspace(home: Home) -> Path:
+    """A workspace file with one code location per suite, the site's own included."""
+    locations = [
+        {"python_module": {"module_name": "crs_assets.definitions", "attribute": suite, "location_name": suite}}
+        for suite in known_suites(home)
+    ]
+    path = prepare_dagster_home(home) / WORKSPACE
+    # JSON is YAML, and needs no library of its own.
+    write_atomic(path, json.dumps({"load_from": locations}, indent=1))
+    return path
+
+
 def serve_ui(port: int) -> None:
     """Run ``dagster dev`` on loopback until it is stopped."""
     home = Home(home_path())
-    environment = {**os.environ, "CRS_HOME": str(home.path), "DAGSTER_HOME": str(prepare_dagster_home(home))}
-    workspace = Path("workspace.yaml")
-    source = ["-w", str(workspace)] if workspace.exists() else ["-m", "crs_assets.definitions"]
-    click.echo(f"Dagster UI: 127.0.0.1:{port}  (state: {home.path}; stop with Ctrl-C)")
-    command = [sys.executable, "-m", "dagster", "dev", *source, "-h", "127.0.0.1", "-p", str(port)]
+    workspace = prepare_workspace(home)
+    with open_instance(home) as instance:
+        for suite in known_suites(home):
+            try:
+                register_encoders(instance, home.load_suite(suite))
+            except CatalogError as error:
+                click.echo(f"suite {suite} cannot be loaded: {error}", err=True)
+    environment = {**os.environ, "CRS_HOME": str(home.path), "DAGSTER_HOME": str(home.dagster)}
+    click.echo(f"Dagster UI: {LOOPBACK}:{port}  (state: {home.path}; stop with Ctrl-C)", err=True)
+    command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace), "-h", LOOPBACK, "-p", str(port)]
     raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)

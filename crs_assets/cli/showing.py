@@ -12,6 +12,9 @@ from crs_assets.report.terminal import leaderboard_table
 from crs_assets.science.plan import Plan
 from crs_assets.stages import leaderboard as stage
 
+# Columns of the table where nobody's terminal limits it.
+TABLE_WIDTH = 110
+
 
 def show_leaderboard(suite: str, *, as_json: bool = False, as_csv: bool = False) -> None:
     """Print the stored leaderboard of a suite, and where its page is."""
@@ -35,6 +38,8 @@ def show_leaderboard(suite: str, *, as_json: bool = False, as_csv: bool = False)
         click.echo(json.dumps(content, indent=1))
         return
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=TABLE_WIDTH)
     console.print(leaderboard_table(rows, bench.suite.protocol.id))
     if any(spec.phantom for spec in bench.suite.image_sets.values()):
         console.print("Procedural phantoms, not medical images: this ranking says nothing about clinical use.")

@@ -119,7 +119,8 @@ class ArtifactStore:
         free = shutil.disk_usage(self.root).free
         if free < needed_bytes:
             raise StoreError(
-                f"{self.root}: {free / 1e9:.1f} GB free, {needed_bytes / 1e9:.1f} GB needed; free space or move CRS_HOME."
+                f"{self.root}: {free / 1e9:.1f} GB free, {needed_bytes / 1e9:.1f} GB needed; "
+                "free space or move CRS_HOME."
             )
 
     def peek(self, key: ArtifactKey) -> Manifest | None:
@@ -132,19 +133,45 @@ class ArtifactStore:
         manifest = self.peek(key)
         return manifest is not None and manifest.fingerprint == fingerprint
 
-    def open(self, key: ArtifactKey) -> Artifact:
-        """The verified version in force.
+    def open(self, key: ArtifactKey, fingerprint: str | None = None) -> Artifact:
+        """A verified version: the one in force, or the one of a fingerprint, where it was kept.
 
         Raises:
             StoreError: If there is none, or a file is missing or altered.
         """
-        folder = self._current(key)
+        folder = self._current(key) if fingerprint is None else self._version(key, fingerprint)
         manifest = None if folder is None else _read_manifest(folder)
         if folder is None or manifest is None:
             raise StoreError(f"{key}: not in the store; materialize it first (crs run).")
         for name, facts in manifest.files.items():
             self._verify(key, folder / name, facts)
         return Artifact(key, folder, manifest)
+
+    def adopt(self, key: ArtifactKey, fingerprint: str) -> bool:
+        """Put a whole version that lies there already in force; False where there is none.
+
+        It was in force before, or its mirroring failed after everything else was done. For holders of ``write``.
+
+        Raises:
+            StoreError: If one of its files was altered.
+        """
+        folder = self._version(key, fingerprint)
+        if folder is None:
+            return False
+        self.open(key, fingerprint)
+        self._put_in_force(key, folder)
+        return True
+
+    def _version(self, key: ArtifactKey, fingerprint: str) -> Path | None:
+        folder = self.root / key.path / fingerprint[:16]
+        manifest = _read_manifest(folder)
+        return folder if manifest is not None and manifest.fingerprint == fingerprint else None
+
+    def _put_in_force(self, key: ArtifactKey, folder: Path) -> None:
+        # The mirror first: were it last, a failed push would leave a version in force here that is never pushed again.
+        if self._remote:
+            self._remote.push(key.path, folder)
+        write_atomic(folder.parent / CURRENT, folder.name)
 
     def keys(self, suite: str, asset: str) -> list[ArtifactKey]:
         """Every partition of an asset that has a version in force, sorted."""
@@ -245,9 +272,7 @@ class Staging:
         if version.exists():
             shutil.rmtree(version)
         self.folder.rename(version)
-        write_atomic(self._partition / CURRENT, version.name)
-        if self._store._remote:
-            self._store._remote.push(self._key.path, self._partition, version.name)
+        self._store._put_in_force(self._key, version)
         return manifest
 
 
@@ -257,13 +282,12 @@ class _Remote:
     def __init__(self, url: str) -> None:
         self._fs, self._base = fsspec.core.url_to_fs(url)
 
-    def push(self, path: str, partition: Path, version: str) -> None:
+    def push(self, path: str, folder: Path) -> None:
         target = f"{self._base}/{path}"
-        self._fs.makedirs(f"{target}/{version}", exist_ok=True)
-        files = sorted((partition / version).iterdir(), key=lambda file: file.name == MANIFEST)
-        for file in files:
-            self._fs.put_file(str(file), f"{target}/{version}/{file.name}")
-        self._fs.put_file(str(partition / CURRENT), f"{target}/{CURRENT}")
+        self._fs.makedirs(f"{target}/{folder.name}", exist_ok=True)
+        for file in sorted(folder.iterdir(), key=lambda file: file.name == MANIFEST):
+            self._fs.put_file(str(file), f"{target}/{folder.name}/{file.name}")
+        self._fs.pipe_file(f"{target}/{CURRENT}", folder.name.encode())
 
     def pull(self, path: str, partition: Path) -> None:
         source = f"{self._base}/{path}"
@@ -304,4 +328,6 @@ def _read_manifest(folder: Path) -> Manifest | None:
     try:
         return Manifest(**json.loads(path.read_text(encoding="utf-8")))
     except (json.JSONDecodeError, TypeError) as error:
-        raise StoreError(f"{path}: not a manifest of this version of crs_assets ({error}); delete the folder.") from error
+        raise StoreError(
+            f"{path}: not a manifest of this version of crs_assets ({error}); delete the folder."
+        ) from error

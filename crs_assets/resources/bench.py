@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
-from crs_assets.resources.artifact_store import ArtifactKey, ArtifactStore
+from crs_assets.resources.artifact_store import ArtifactKey, ArtifactStore, write_atomic
 from crs_assets.resources.compute import Compute, ComputeDevice
 from crs_assets.resources.data_roots import DataRoots, Roots
 from crs_assets.resources.home import Home, home_path
@@ -40,6 +40,22 @@ class Bench:
         """Address of a partition of this suite."""
         return ArtifactKey(self.suite.id, asset, parts)
 
+    def batch_size(self, encoder: str) -> int:
+        """Images per forward pass of an encoder: the device's, unless that once did not fit into memory."""
+        remembered = self._batch_file(encoder)
+        return int(remembered.read_text()) if remembered.exists() else self.compute.batch_size
+
+    def halve_batch(self, encoder: str) -> int:
+        """Remember half the batch for an encoder on this kind of device, and return it."""
+        half = max(1, self.batch_size(encoder) // 2)
+        path = self._batch_file(encoder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, str(half))
+        return half
+
+    def _batch_file(self, encoder: str) -> Path:
+        return self.home.path / "batch-sizes" / f"{encoder}.{self.compute.kind}.{self.compute.batch_size}"
+
 
 class BenchResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """The four outside things of a suite, handed out together."""
@@ -72,7 +88,7 @@ def default_resources(suite: str | Path, home: Home | None = None) -> dict[str, 
     compute = ComputeDevice(**config.get("compute", {}))
     roots = DataRoots(default=str(home.data), configured=config.get("data_roots", {}))
     weights = WeightStore(
-        mirror=str(config.get("weights", {}).get("mirror", home.mirror)),
+        **{"mirror": str(home.mirror), **config.get("weights", {})},
         cache=str(home.path / "cache" / "weight-hashes.json"),
     )
     bench = BenchResource(

@@ -22,7 +22,7 @@ class Compute:
         batch_size: Images per forward pass; part of the numeric mode.
         chunk_batches: Batches per written chunk: what a crash can cost.
         workers: Threads that decode and degrade images.
-        threads: Threads of one tensor operation.
+        threads: Threads that encode side by side on a CPU, each with single-threaded operations.
     """
 
     device: str
@@ -36,14 +36,19 @@ class Compute:
         """``cpu`` or ``cuda``."""
         return self.device.partition(":")[0]
 
-    def numeric_mode(self) -> dict[str, Any]:
+    def numeric_mode(self, batch_size: int) -> dict[str, Any]:
         """What can change the bits of a feature, beside weights, pixels and library versions."""
-        return {"device": self.kind, "precision": "float32", "batch_size": self.batch_size}
+        return {
+            "device": self.kind,
+            "precision": "float32",
+            "batch_size": batch_size,
+            "chunk_batches": self.chunk_batches,
+        }
 
     def describe(self) -> dict[str, Any]:
         """Facts for ``crs doctor`` and for provenance."""
         return {
-            **self.numeric_mode(),
+            **self.numeric_mode(self.batch_size),
             "device_name": self.device,
             "workers": self.workers,
             "threads": self.threads,
@@ -57,7 +62,7 @@ class ComputeDevice(dg.ConfigurableResource):  # type: ignore[type-arg]
     device: str = Field(default="auto", description="auto | cpu | cuda | cuda:<i>")
     batch_size: int = Field(default=0, ge=0, description="Images per forward pass; 0 takes the device's default.")
     workers: int = Field(default=0, ge=0, description="Threads that decode images; 0 takes the number of cores.")
-    threads: int = Field(default=0, ge=0, description="Threads per tensor operation; 0 takes the number of cores.")
+    threads: int = Field(default=0, ge=0, description="Threads that encode on a CPU; 0 takes the number of cores.")
 
     def resolve(self) -> Compute:
         """Look at the machine and settle what was left open.
@@ -84,7 +89,9 @@ class ComputeDevice(dg.ConfigurableResource):  # type: ignore[type-arg]
             return "cuda:0" if self.device in ("auto", "cuda") else self.device
         if self.device == "auto":
             return "cpu"
-        raise ValueError(f"device {self.device!r} was asked for, but torch {version('torch')} sees no CUDA device here.")
+        raise ValueError(
+            f"device {self.device!r} was asked for, but torch {version('torch')} sees no CUDA device here."
+        )
 
 
 def library_versions(*names: str) -> dict[str, str]:

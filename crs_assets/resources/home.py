@@ -52,7 +52,7 @@ class Home:
 
     @property
     def catalog(self) -> Path:
-        """Entries of one's own: ``datasets/``, ``suites/``, ``encoders/``."""
+        """Entries of one's own: ``suites/``, ``protocols/``, ``datasets/``, ``encoders/``."""
         return self.path / "catalog"
 
     def dropins(self, suite: str) -> Path:
@@ -74,16 +74,32 @@ class Home:
         except tomllib.TOMLDecodeError as error:
             raise CatalogError(f"{path}: not a TOML file ({error}).") from error
 
-    def dropin_encoders(self, suite: str) -> dict[str, EncoderSpec]:
-        """The encoders added to a suite, by id, in the order they were added."""
-        folder = self.dropins(suite)
-        paths = sorted(folder.glob("*.toml"), key=lambda path: (path.stat().st_mtime_ns, path.name))
-        return {path.stem: load_encoder_spec(path) for path in paths}
+    def read_dropins(self, suite: Suite) -> "Dropins":
+        """The encoders added to a suite, in the order they were added; one that cannot be used does not bar the others."""
+        encoders: dict[str, EncoderSpec] = {}
+        problems: list[str] = []
+        paths = self.dropins(suite.id).glob("*.toml")
+        for path in sorted(paths, key=lambda path: (path.stat().st_mtime_ns, path.name)):
+            try:
+                added = {path.stem: load_encoder_spec(path)}
+                suite.with_encoders(added)
+                encoders |= added
+            except (CatalogError, OSError) as error:
+                problems.append(f"encoders/{suite.id}/{path.name} is left out: {error}")
+        return Dropins(encoders, tuple(problems))
 
     def load_suite(self, name: str | Path) -> Suite:
-        """A shipped suite or one of the site's own, with the encoders added to it here."""
+        """A shipped suite or one of the site's own, with the usable encoders added to it here."""
         suite = load_suite(name, self.catalog)
-        return suite.with_encoders(self.dropin_encoders(suite.id))
+        return suite.with_encoders(self.read_dropins(suite).encoders)
+
+
+@dataclass(frozen=True)
+class Dropins:
+    """Encoders added to a suite by hand, and the files among them that cannot be used, with the reason."""
+
+    encoders: dict[str, EncoderSpec]
+    problems: tuple[str, ...]
 
 
 def home_path() -> Path:

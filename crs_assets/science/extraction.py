@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from crs_assets.science.encoders.errors import EncoderMemoryError
 from crs_assets.science.protocol import CLEAN
 
-Loader = Callable[[int], Sequence[NDArray[np.uint8]]]
+Image = NDArray[np.uint8]
+Features = NDArray[np.float32]
+Loader = Callable[[int], Sequence[Image]]
 Progress = Callable[[int, int, float], None]
 
 
@@ -72,6 +74,8 @@ def extract(
     conditions: Sequence[str] = (CLEAN,),
     start_chunk: int = 0,
     workers: int = 1,
+    encoders: int = 1,
+    encoder_setup: Callable[[], None] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[FeatureChunk]:
     """Encode every image of an index under every condition.
@@ -90,6 +94,10 @@ def extract(
         conditions: Names of the conditions that ``load`` returns.
         start_chunk: Chunks before this one are already stored: none of their images is loaded.
         workers: Threads that load images ahead of the encoder; 0 loads in the calling thread.
+        encoders: Threads that encode batches side by side. On a CPU one per core, each with single-threaded tensor
+            operations, is as fast as one with many, stays fast where other programs share the cores, and makes the
+            bits independent of their number.
+        encoder_setup: Called once in each encoding thread, for example to make tensor operations single-threaded.
         progress: Called after each batch with the vectors done (stored ones included), the total, and images per
             second since the start of this call.
 
@@ -101,13 +109,15 @@ def extract(
         EncoderMemoryError: If a batch does not fit; start again with half the batch size.
         ValueError: If an argument is out of range.
     """
-    if min(batch_size, chunk_batches, len(conditions)) < 1 or workers < 0:
-        raise ValueError("batch_size, chunk_batches and the number of conditions are at least 1, workers at least 0.")
+    if min(batch_size, chunk_batches, len(conditions), encoders) < 1 or workers < 0:
+        raise ValueError("batch_size, chunk_batches, conditions and encoders are at least 1, workers at least 0.")
     layout = _Layout(ids, tuple(conditions), batch_size, batch_size * chunk_batches)
     chunks = chunk_count(layout.total, batch_size=batch_size, chunk_batches=chunk_batches)
     if not 0 <= start_chunk <= chunks:
         raise ValueError(f"start_chunk {start_chunk} lies outside 0..{chunks}.")
-    return _chunks(layout, load, encoder, range(start_chunk, chunks), workers, progress)
+    to_do = range(start_chunk, chunks)
+    batches = _batches(layout, to_do, _images(layout, to_do, load, workers, 2 * encoders * batch_size))
+    return _chunks(layout, to_do, _in_order(batches, encoder, layout.per_row, encoders, encoder_setup), progress)
 
 
 @dataclass(frozen=True)
@@ -144,20 +154,69 @@ class _Layout:
 
 
 def _chunks(
-    layout: _Layout, load: Loader, encoder: Encoder, chunks: range, workers: int, progress: Progress | None
+    layout: _Layout, chunks: range, features: Generator[Features, None, None], progress: Progress | None
 ) -> Iterator[FeatureChunk]:
-    per_row, first = layout.per_row, chunks.start * layout.chunk_size
-    ahead = max(2 * workers, 2 * math.ceil(layout.batch_size / per_row))
+    first = chunks.start * layout.chunk_size
     began = time.perf_counter()
-    with closing(_loaded(range(first // per_row, len(layout.ids)), load, per_row, workers, ahead)) as rows:
-        images = itertools.islice((image for row in rows for image in row), first % per_row, None)
+    with closing(features):
         for chunk in chunks:
             parts = []
-            for start, stop in layout.batches(chunk):
-                parts.append(_encoded(encoder, list(itertools.islice(images, stop - start)), start, per_row))
+            for _, stop in layout.batches(chunk):
+                parts.append(next(features))
                 if progress is not None:
                     progress(stop, layout.total, (stop - first) / max(time.perf_counter() - began, 1e-9))
             yield layout.labelled(chunk, np.concatenate(parts))
+
+
+def _images(layout: _Layout, chunks: range, load: Loader, workers: int, in_flight: int) -> Generator[Image, None, None]:
+    """Prepared images of the chunks in order; about ``in_flight`` of them are in memory."""
+    per_row, first = layout.per_row, chunks.start * layout.chunk_size
+    ahead = max(2 * workers, math.ceil(in_flight / per_row))
+    with closing(_loaded(range(first // per_row, len(layout.ids)), load, per_row, workers, ahead)) as rows:
+        yield from itertools.islice((image for row in rows for image in row), first % per_row, None)
+
+
+def _batches(
+    layout: _Layout, chunks: range, images: Generator[Image, None, None]
+) -> Generator[tuple[int, list[Image]], None, None]:
+    """Position of its first image, and the images, of each batch."""
+    with closing(images):
+        for chunk in chunks:
+            for start, stop in layout.batches(chunk):
+                yield start, list(itertools.islice(images, stop - start))
+
+
+def _in_order(
+    batches: Generator[tuple[int, list[Image]], None, None],
+    encoder: Encoder,
+    per_row: int,
+    threads: int,
+    setup: Callable[[], None] | None,
+) -> Generator[Features, None, None]:
+    """Features of each batch in order, encoded by several threads; one batch waits beyond those at work."""
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder", initializer=setup or _nothing)
+    waiting: deque[Future[Features]] = deque()
+    failure: ExtractionError | None = None
+    try:
+        with closing(batches):
+            try:
+                for start, images in batches:
+                    waiting.append(pool.submit(_encoded, encoder, images, start, per_row))
+                    if len(waiting) > threads:
+                        yield waiting.popleft().result()
+            except ExtractionError as error:
+                failure = error
+        # What was loaded before a failing image is still encoded, so that its chunks can be written.
+        while waiting:
+            yield waiting.popleft().result()
+        if failure is not None:
+            raise failure
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _nothing() -> None:
+    """The setup of a thread that needs none."""
 
 
 def _loaded(

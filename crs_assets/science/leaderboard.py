@@ -106,11 +106,11 @@ def build_board(
     """
     complete = [entry for entry in entries if entry.score["complete"] and not entry.is_control]
     common = tuple(
-        name for name in datasets if rankable.get(name, False) and all(_has(entry, name, readings[0]) for entry in complete)
+        name
+        for name in datasets
+        if rankable.get(name, False) and all(_has(entry, name, readings[0]) for entry in complete)
     )
-    cells = [
-        _cell(entry, name, reading) for reading in readings for entry in entries for name in datasets
-    ]
+    cells = [_cell(entry, name, reading) for reading in readings for entry in entries for name in datasets]
     rows = [row for reading in readings for row in _ranked_rows(entries, complete, common, reading)]
     table = pl.DataFrame(rows, schema=ROW_SCHEMA)
     return Board(
@@ -131,7 +131,10 @@ def _ranked_rows(
         for row, rank in zip(ranked, _ranks([row[by] for row in ranked]), strict=True):
             row[column] = rank
     order = {RANKED: 0, INCOMPLETE: 1, CONTROL: 2}
-    return sorted(rows.values(), key=lambda row: (order[row["section"]], row["rank"] or 0.0, -(row["crs"] or 0.0), row["encoder"]))
+    return sorted(
+        rows.values(),
+        key=lambda row: (order[row["section"]], row.get("rank") or 0.0, -(row["crs"] or 0.0), row["encoder"]),
+    )
 
 
 def _row(entry: Entry, common: Sequence[str], reading: str, *, ranked: bool) -> dict[str, Any]:
@@ -140,9 +143,12 @@ def _row(entry: Entry, common: Sequence[str], reading: str, *, ranked: bool) -> 
     over_common = [cells[name] for name in common if name in cells]
     covers_common = bool(common) and len(over_common) == len(common)
     raw = [entry.profile["datasets"][name][reading]["raw"] for name in common if name in entry.profile["datasets"]]
-    section = CONTROL if entry.is_control else RANKED if ranked else INCOMPLETE
+    section = CONTROL if entry.is_control else RANKED if ranked and covers_common else INCOMPLETE
     shown = covers_common and entry.score["complete"]
-    means = {term: _mean([cell[term] for cell in over_common]) if shown else None for term in ("crs", "dominance", "closeness", "worst_axis")}
+    means = {
+        term: _mean([cell[term] for cell in over_common]) if shown else None
+        for term in ("crs", "dominance", "closeness", "worst_axis")
+    }
     aggregate = scores["aggregate"]
     return {
         "reading": reading,
@@ -171,7 +177,7 @@ def _cell(entry: Entry, dataset: str, reading: str) -> dict[str, Any]:
         "dataset": dataset,
         **{term: scored[term] if scored else None for term in terms},
         **raw,
-        "state": entry.profile["coverage"].get(dataset, "missing: not run"),
+        "state": entry.score["coverage"].get(dataset, "missing: not run"),
         "at_null": dataset in entry.at_null if profile else None,
     }
 
@@ -181,7 +187,7 @@ def _has(entry: Entry, dataset: str, reading: str) -> bool:
 
 
 def _status(entry: Entry, common: Sequence[str]) -> str:
-    gaps = [f"{name}: {state}" for name, state in entry.profile["coverage"].items() if not state.startswith("complete")]
+    gaps = [f"{name}: {state}" for name, state in entry.score["coverage"].items() if not state.startswith("complete")]
     nulls = [name for name in common if name in entry.at_null]
     return "; ".join([*gaps, *([f"at null on {', '.join(nulls)}"] if nulls and not entry.is_control else [])])
 
@@ -191,10 +197,12 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known and len(known) == len(values) else None
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1, the highest first; equal values share the mean of their ranks."""
-    array = np.asarray(values, dtype=np.float64)
-    return [float((array > value).sum() + ((array == value).sum() + 1) / 2) for value in array]
+def _ranks(values: Sequence[float | None]) -> list[float | None]:
+    """Ranks from 1, the highest first; equal values share the mean of their ranks, an unknown one has none."""
+    known = np.array([value for value in values if value is not None], dtype=np.float64)
+    return [
+        None if value is None else float((known > value).sum() + ((known == value).sum() + 1) / 2) for value in values
+    ]
 
 
 def _agreements(rows: pl.DataFrame, readings: Sequence[str]) -> dict[str, RankAgreement]:
@@ -202,9 +210,15 @@ def _agreements(rows: pl.DataFrame, readings: Sequence[str]) -> dict[str, RankAg
     if first.height < 2:
         return {}
     top = min(3, first.height - 1)
-    found = {f"AUROC against CRS ({readings[0]})": rank_agreement(first["discrimination"].to_numpy(), first["crs"].to_numpy(), k=top)}
+    found = {
+        f"AUROC against CRS ({readings[0]})": rank_agreement(
+            first["discrimination"].to_numpy(), first["crs"].to_numpy(), k=top
+        )
+    }
     for reading in readings[1:]:
         other = rows.filter((pl.col("reading") == reading) & (pl.col("section") == RANKED)).sort("encoder")
         if other["encoder"].equals(first["encoder"]) and other["crs"].null_count() == 0:
-            found[f"CRS {readings[0]} against {reading}"] = rank_agreement(first["crs"].to_numpy(), other["crs"].to_numpy(), k=top)
+            found[f"CRS {readings[0]} against {reading}"] = rank_agreement(
+                first["crs"].to_numpy(), other["crs"].to_numpy(), k=top
+            )
     return found

@@ -15,6 +15,7 @@ from crs_assets.science.protocol import AXES, Protocol
 from crs_assets.science.scoring import ReliabilityScore, reliability_score
 
 SCHEMA = 1
+LOCAL = "-local-"
 
 
 class PanelError(ValueError):
@@ -69,7 +70,7 @@ def freeze(
     }
     with_scores = {**body, "scores": _member_scores(body, readings)}
     sha256 = digest(with_scores)
-    return {**with_scores, "sha256": sha256, "name": f"{suite}-local-{sha256[:8]}"}
+    return {**with_scores, "sha256": sha256, "name": _local_name(suite, sha256)}
 
 
 def write(panel: Mapping[str, Any], folder: Path) -> Path:
@@ -102,6 +103,8 @@ def read(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise PanelError(f"{path.name}: not JSON ({error}).") from error
     verify(panel, path.name)
+    if panel["name"] != path.stem:
+        raise PanelError(f"{path.name}: it names itself {panel['name']}; give the file its own name back.")
     return panel
 
 
@@ -111,7 +114,11 @@ def verify(panel: Mapping[str, Any], source: str) -> None:
     Raises:
         PanelError: Naming what differs.
     """
-    missing = [key for key in ("schema", "suite", "protocol", "readings", "datasets", "encoders", "scores", "sha256", "name") if key not in panel]
+    missing = [
+        key
+        for key in ("schema", "suite", "protocol", "readings", "datasets", "encoders", "scores", "sha256", "name")
+        if key not in panel
+    ]
     if missing:
         raise PanelError(f"{source}: not a reference panel; missing {missing}.")
     if panel["schema"] != SCHEMA:
@@ -119,6 +126,8 @@ def verify(panel: Mapping[str, Any], source: str) -> None:
     body = {key: value for key, value in panel.items() if key not in ("sha256", "name")}
     if digest(body) != panel["sha256"]:
         raise PanelError(f"{source}: its content does not give its SHA-256; it was altered after it was frozen.")
+    if LOCAL in panel["name"] and panel["name"] != _local_name(panel["suite"], panel["sha256"]):
+        raise PanelError(f"{source}: {panel['name']} is not the name its content gives; freeze it again.")
 
 
 def differences(panel: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -142,18 +151,26 @@ def check_comparable(panel: Mapping[str, Any], dataset: str, conditions: Mapping
     expected = panel["datasets"].get(dataset)
     if expected is None:
         raise PanelError(
-            f"panel {panel['name']} does not cover {dataset}: run the suite's panel members on it, then crs panel freeze."
+            f"panel {panel['name']} does not cover {dataset}: run the suite's panel members on it, "
+            "then crs panel freeze."
         )
     wrong = [name for name, value in conditions.items() if canonical_json(expected.get(name)) != canonical_json(value)]
     if wrong:
         raise PanelError(
-            f"{dataset}: {', '.join(wrong)} differ from those of panel {panel['name']}; scores would not be comparable. "
+            f"{dataset}: {', '.join(wrong)} differ from those of panel {panel['name']}; scores would not compare. "
             "Restore the data the panel was made on, or run the panel members on these and freeze another."
         )
 
 
 def score_against(
-    panel: Mapping[str, Any], reading: Protocol, *, encoder: str, weights: str, dataset: str, z: Mapping[str, float], transfer: bool = True
+    panel: Mapping[str, Any],
+    reading: Protocol,
+    *,
+    encoder: str,
+    weights: str,
+    dataset: str,
+    z: Mapping[str, float],
+    transfer: bool = True,
 ) -> ReliabilityScore:
     """The Clinical Reliability Score of one cell against the panel's entries of other encoders.
 
@@ -180,6 +197,10 @@ def score_against(
     if not peers:
         raise PanelError(f"panel {panel['name']} has no other encoder on {dataset}; freeze a panel with more members.")
     return reliability_score([z[axis] for axis in AXES], np.array(peers), weights=reading.score)
+
+
+def _local_name(suite: str, sha256: str) -> str:
+    return f"{suite}{LOCAL}{sha256[:8]}"
 
 
 def _member_scores(body: Mapping[str, Any], readings: list[Protocol]) -> dict[str, Any]:

@@ -150,7 +150,8 @@ def _validation_counts(labels: NDArray[Any]) -> NDArray[np.int64] | None:
     """Smaller of positives and negatives of each label (L,); None for a softmax problem, which is one problem."""
     if labels.ndim == 1:
         return None
-    return np.minimum((labels == 1).sum(axis=0), (labels == 0).sum(axis=0)).astype(np.int64)
+    fewer: NDArray[np.int64] = np.minimum((labels == 1).sum(axis=0), (labels == 0).sum(axis=0)).astype(np.int64)
+    return fewer
 
 
 def prediction_frame(

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from crs_assets.science.metrics import area_under_learning_curve, label_efficiency, robustness
-from crs_assets.science.protocol import AXES, CLEAN, TRANSFER, Protocol
+from crs_assets.science.protocol import AXES, CLEAN, TRANSFER, AxisType, Protocol
 from crs_assets.science.scoring import normalize
 
 COMPONENTS = ("mean_drop", "worst_drop", "transfer_drop", "aulc")
@@ -27,7 +27,7 @@ class SeedAxes:
     """
 
     seed: int
-    raw: dict[str, float]
+    raw: dict[AxisType, float]
     without_transfer: float
     components: dict[str, float]
     problem: str | None
@@ -56,7 +56,7 @@ def seed_axes(rows: pl.DataFrame, protocol: Protocol, *, distinct_fractions: boo
     with_target = robustness(clean["auroc"], degraded, form=form, source_and_target=pair, skill_min_auroc=threshold)
     alone = robustness(clean["auroc"], degraded, form=form, skill_min_auroc=threshold)
     efficiency = label_efficiency(partial, curve[full], form=form, skill_min_auroc=threshold)
-    raw = {
+    raw: dict[AxisType, float] = {
         "discrimination": clean["auroc"],
         "calibration": clean["ece"],
         "label_efficiency": efficiency if distinct_fractions else float("nan"),
@@ -90,20 +90,17 @@ def dataset_profile(seeds: list[SeedAxes], protocol: Protocol) -> dict[str, Any]
     return {
         "raw": {axis: _number(value) for axis, value in raw.items()},
         "robustness_without_transfer": _number(without),
-        "components": {
-            name: _number(float(np.mean([axes.components[name] for axes in seeds]))) for name in COMPONENTS
-        },
-        "per_seed": [
-            {"seed": axes.seed, **{axis: _number(axes.raw[axis]) for axis in AXES}} for axes in seeds
-        ],
+        "components": {name: _number(float(np.mean([axes.components[name] for axes in seeds]))) for name in COMPONENTS},
+        "per_seed": [{"seed": axes.seed, **{axis: _number(axes.raw[axis]) for axis in AXES}} for axes in seeds],
         "z": _z(raw, protocol) if estimable else None,
         "z_without_transfer": _z({**raw, "robustness": without}, protocol) if estimable else None,
         "problem": "; ".join(problems) or None,
     }
 
 
-def _z(raw: Mapping[str, float], protocol: Protocol) -> dict[str, float]:
-    return dict(zip(AXES, normalize(raw, protocol.axes.anchors).tolist(), strict=True))
+def _z(raw: Mapping[AxisType, float], protocol: Protocol) -> dict[str, float]:
+    z = normalize([raw[axis] for axis in AXES], protocol.axes.anchors, decimals=protocol.axes.score_decimals)
+    return dict(zip(AXES, z.tolist(), strict=True))
 
 
 def _number(value: float) -> float | None:
@@ -118,14 +115,18 @@ def _by_run(rows: pl.DataFrame, protocol: Protocol) -> dict[tuple[float, str], d
         if key in table:
             raise ValueError(f"two rows for label fraction {key[0]:g} and condition {key[1]}; expected one per run.")
         table[key] = row
-    wanted = [(fraction, condition.name) for fraction in protocol.data.fractions for condition in protocol.conditions(transfer=False)]
+    wanted = [
+        (fraction, condition.name)
+        for fraction in protocol.data.fractions
+        for condition in protocol.conditions(transfer=False)
+    ]
     missing = [f"{fraction:g}/{condition}" for fraction, condition in wanted if (fraction, condition) not in table]
     if missing:
         raise ValueError(f"{len(missing)} run(s) of the grid have no row: {', '.join(missing[:10])}.")
     return table
 
 
-def _problem(rows: pl.DataFrame, raw: Mapping[str, float], *, distinct_fractions: bool) -> str | None:
+def _problem(rows: pl.DataFrame, raw: Mapping[AxisType, float], *, distinct_fractions: bool) -> str | None:
     if not distinct_fractions:
         return "two label fractions come to the same images: label efficiency is not estimable"
     if failed := rows.filter(~pl.col("converged")).height:

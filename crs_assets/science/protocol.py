@@ -1,6 +1,6 @@
 """The protocol as data: a frozen model of one TOML file of ``catalog/protocols``."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -211,17 +211,28 @@ class Protocol(FrozenModel):
         return (Condition(perturbation=CLEAN), *self.degradations(), *tail)
 
 
-def load_protocol(source: str | Path) -> Protocol:
-    """Load a protocol by id (shipped) or by path (a TOML file of one's own).
+def shipped_protocol(name: str) -> Path:
+    """The file of a protocol that comes with the package."""
+    return PROTOCOL_FOLDER / f"{name}.toml"
+
+
+def load_protocol(source: str | Path, find: Callable[[str], Path] = shipped_protocol) -> Protocol:
+    """Load a protocol by id or by path (a TOML file of one's own).
+
+    Args:
+        source: Id, or path of a TOML file.
+        find: Maps an id, also of a protocol that is extended, to its file; the shipped protocols by default.
 
     Raises:
         CatalogError: If the file is missing, malformed, or its name and id differ.
     """
-    path = Path(source) if str(source).endswith(".toml") else PROTOCOL_FOLDER / f"{source}.toml"
-    document = resolve_extends(read_toml(path), lambda parent: PROTOCOL_FOLDER / f"{parent}.toml")
+    path = Path(source) if str(source).endswith(".toml") else find(str(source))
+    document = resolve_extends(read_toml(path), find)
     protocol = validate(Protocol, document, source=path.name)
     if protocol.id != path.stem:
-        raise CatalogError(f"{path.name}: the file is named {path.stem!r} but its id is {protocol.id!r}; make them equal.")
+        raise CatalogError(
+            f"{path.name}: the file is named {path.stem!r} but its id is {protocol.id!r}; make them equal."
+        )
     return protocol
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from pydantic import Field
@@ -14,6 +14,7 @@ from crs_assets.science.toml_models import CatalogError, FrozenModel, read_toml,
 
 CATALOG_FOLDER = Path(__file__).parent.parent / "catalog"
 LOCAL_PANEL = "local"
+MAX_TASKS = 100
 
 
 class SuiteSpec(FrozenModel):
@@ -71,14 +72,17 @@ class Suite:
         return self.datasets[dataset].transfer_target
 
     def source_of(self, image_set: str) -> str | None:
-        """The data set whose probes are applied to a target; None for a data set."""
-        sources = [dataset for dataset in self.datasets if self.target_of(dataset) == image_set]
-        return sources[0] if sources else None
+        """The first data set whose probes are applied to a target; None for a data set."""
+        return next(iter(self._sources(image_set)), None)
 
     def absent_reason(self, encoder: str, image_set: str) -> str | None:
-        """Why an encoder has no such cell, or None where the cell exists."""
+        """Why an encoder has no such cell, or None where there is one; a target goes with the last of its sources."""
         absent = self.encoders[encoder].absent
-        return absent.get(image_set) or absent.get(self.source_of(image_set) or "")
+        of_sources = [absent.get(dataset) for dataset in self._sources(image_set)]
+        return absent.get(image_set) or (of_sources[0] if of_sources and all(of_sources) else None)
+
+    def _sources(self, image_set: str) -> list[str]:
+        return [dataset for dataset in self.datasets if self.target_of(dataset) == image_set]
 
     def cells(self, *, controls: bool = False) -> Iterator[Cell]:
         """Every pair of the grid, absent ones included; controls only on request."""
@@ -123,7 +127,7 @@ def find_entry(kind: str, name: str, user_catalog: Path | None = None) -> Path:
     """The TOML file of a catalogue entry; a user's file of that name may not shadow a shipped one.
 
     Args:
-        kind: ``suites``, ``datasets`` or ``encoders``.
+        kind: ``suites``, ``protocols``, ``datasets`` or ``encoders``.
         name: The entry's id.
         user_catalog: A folder with the same sub-folders, for entries of one's own.
 
@@ -149,13 +153,14 @@ def load_suite(source: str | Path, user_catalog: Path | None = None) -> Suite:
     path = Path(source) if str(source).endswith(".toml") else find_entry("suites", str(source), user_catalog)
     document = resolve_extends(read_toml(path), lambda parent: find_entry("suites", parent, user_catalog))
     spec = validate(SuiteSpec, document, source=path.name)
-    protocol = load_protocol(spec.protocol)
+    find_protocol = partial(find_entry, "protocols", user_catalog=user_catalog)
+    protocol = load_protocol(spec.protocol, find_protocol)
     datasets = {name: load_dataset_spec(find_entry("datasets", name, user_catalog)) for name in spec.datasets}
     target_names = dict.fromkeys(d.transfer_target for d in datasets.values() if d.transfer_target)
     suite = Suite(
         spec=spec,
         protocol=protocol,
-        readings=(protocol, *(load_protocol(name) for name in spec.readings)),
+        readings=(protocol, *(load_protocol(name, find_protocol) for name in spec.readings)),
         datasets=datasets,
         targets={name: load_dataset_spec(find_entry("datasets", name, user_catalog)) for name in target_names},
         encoders={
@@ -170,25 +175,30 @@ def load_suite(source: str | Path, user_catalog: Path | None = None) -> Suite:
 
 
 def _contradictions(suite: Suite, path: Path) -> Iterator[str]:
+    if suite.spec.id != path.stem:
+        yield f"the file is named {path.stem!r} but its id is {suite.spec.id!r}; make them equal."
+    yield from _wrong_roles(suite)
+    for reading in suite.readings[1:]:
+        if _without_axes(reading) != _without_axes(suite.protocol):
+            yield f"readings: {reading.id} differs from {suite.protocol.id} beyond [axes]; its runs would be others."
+    if len(suite.tasks) >= MAX_TASKS:
+        yield f"{len(suite.tasks)} data set x seed partitions; Dagster skips data versions from {MAX_TASKS} on."
+
+
+def _wrong_roles(suite: Suite) -> Iterator[str]:
     spec = suite.spec
-    if spec.id != path.stem:
-        yield f"the file is named {path.stem!r} but its id is {spec.id!r}; make them equal."
-    for name in spec.encoders:
-        if suite.encoders[name].role != "encoder":
-            yield f"encoders: {name} is a control; list it under controls."
-    for name in spec.controls:
-        if suite.encoders[name].role != "control":
-            yield f"controls: {name} is an encoder; list it under encoders."
+    listed = [("encoders", name, "encoder") for name in spec.encoders]
+    listed += [("controls", name, "control") for name in spec.controls]
+    for field, name, role in listed:
+        if suite.encoders[name].role != role:
+            yield f"{field}: {name} is of role {suite.encoders[name].role!r}; this list is for {role}s."
     for name in (*spec.panel_members, spec.shuffled_labels_encoder):
         if name not in spec.encoders:
             yield f"panel_members, shuffled_labels_encoder: {name} is not among the suite's encoders."
     for name, dataset in suite.datasets.items():
         if dataset.role != "source":
             yield f"datasets: {name} is a transfer target; it comes in through its source's transfer_target."
-    for reading in suite.readings[1:]:
-        if reading.model_copy(update={"id": "", "title": "", "axes": None}) != suite.protocol.model_copy(
-            update={"id": "", "title": "", "axes": None}
-        ):
-            yield f"readings: {reading.id} differs from {suite.protocol.id} beyond [axes]; it is not a reading of the same runs."
-    if len(suite.tasks) >= 100:
-        yield f"{len(suite.tasks)} data set x seed partitions; Dagster skips data versions from 100 on."
+
+
+def _without_axes(protocol: Protocol) -> Protocol:
+    return protocol.model_copy(update={"id": "", "title": "", "axes": None})

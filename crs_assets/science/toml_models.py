@@ -44,7 +44,9 @@ def merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def resolve_extends(document: dict[str, Any], find: Callable[[str], Path], seen: tuple[str, ...] = ()) -> dict[str, Any]:
+def resolve_extends(
+    document: dict[str, Any], find: Callable[[str], Path], seen: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Apply the chain of ``extends = "<id>"`` keys of a document.
 
     Args:

@@ -7,6 +7,7 @@ import polars as pl
 
 from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
+from crs_assets.science.canonical import digest
 from crs_assets.science.datasets import (
     build_index,
     check_expected,
@@ -18,6 +19,7 @@ from crs_assets.science.datasets import (
 from crs_assets.science.protocol import protocol_part
 from crs_assets.science.splits import LeakError, assign_test, check_no_leak, eligible_classes, split_seed
 from crs_assets.science.suite import parse_task, task_key
+from crs_assets.science.transfer import derived_labels
 from crs_assets.stages.progress import Progress, report
 from crs_assets.stages.stage import Built, Refused, Stage
 
@@ -25,7 +27,9 @@ INDEX_FILE = "index.parquet"
 COUNTS_FILE = "counts.parquet"
 SPLITS_FILE = "splits.parquet"
 CLASSES_FILE = "classes.parquet"
+DERIVED_FILE = "derived_classes.parquet"
 FRACTIONS_FILE = "fractions.parquet"
+ASSIGNMENT = "assignment"
 
 
 class DatasetIndex(Stage):
@@ -119,6 +123,10 @@ class Splits(Stage):
         splits.frame.write_parquet(staging.path(SPLITS_FILE))
         splits.sizes.write_parquet(staging.path(FRACTIONS_FILE))
         classes.write_parquet(staging.path(CLASSES_FILE))
+        derived = classes.clear()
+        if spec.derived:
+            derived = eligible_classes(index, derived_labels(spec), list(every_seed.values()), protocol)
+            derived.write_parquet(staging.path(DERIVED_FILE))
         roles = dict(splits.frame.group_by("role").len().sort("role").iter_rows())
         return Built(
             summary={
@@ -128,7 +136,17 @@ class Splits(Stage):
                 "classes": classes.height,
                 "classes_scored": int(classes["eligible"].sum()),
                 "classes_left_out": classes.filter(~pl.col("eligible"))["class"].to_list(),
-            }
+                ASSIGNMENT: splits.digest,
+            },
+            # The content names itself: a rule that admits the same classes changes nothing below.
+            data_version=digest(
+                {
+                    "assignment": splits.digest,
+                    "fractions": splits.sizes.rows(),
+                    "classes": classes.select("class", "eligible").rows(),
+                    **({"derived": derived.select("class", "eligible").rows()} if spec.derived else {}),
+                }
+            ),
         )
 
 
@@ -142,9 +160,23 @@ def read_splits(bench: Bench, dataset: str, seed: int) -> pl.DataFrame:
     return pl.read_parquet(bench.store.open(bench.key(Splits.name, task_key(dataset, seed))).file(SPLITS_FILE))
 
 
+def split_assignment(bench: Bench, task: str) -> str | None:
+    """Digest of roles and label subsets: what fits depend on. Which classes are scored is no part of it."""
+    manifest = bench.store.peek(bench.key(Splits.name, task))
+    return str(manifest.summary[ASSIGNMENT]) if manifest else None
+
+
 def read_classes(bench: Bench, dataset: str, seed: int) -> pl.DataFrame:
     """The scored and left-out classes of a data set; the same for every seed."""
     return pl.read_parquet(bench.store.open(bench.key(Splits.name, task_key(dataset, seed))).file(CLASSES_FILE))
+
+
+def read_derived(bench: Bench, dataset: str, seed: int) -> pl.DataFrame:
+    """Which derived labels of a data set can be scored at its target; empty where it has none."""
+    artifact = bench.store.open(bench.key(Splits.name, task_key(dataset, seed)))
+    if not bench.suite.datasets[dataset].derived:
+        return read_classes(bench, dataset, seed).clear()
+    return pl.read_parquet(artifact.file(DERIVED_FILE))
 
 
 def read_fractions(bench: Bench, dataset: str, seed: int) -> pl.DataFrame:

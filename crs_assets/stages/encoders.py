@@ -11,14 +11,26 @@ from numpy.typing import NDArray
 
 from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
-from crs_assets.science.encoders import EncoderSpec, load_encoder, prepare
+from crs_assets.science.encoders import (
+    EncoderMemoryError,
+    EncoderSpec,
+    load_encoder,
+    prepare,
+    single_threaded_tensors,
+)
 from crs_assets.science.extraction import extract
-from crs_assets.science.images import iterate_degradations, load_image, pixel_fingerprint, to_working_resolution
+from crs_assets.science.images import (
+    iterate_degradations,
+    load_image,
+    pixel_fingerprint,
+    single_threaded,
+    to_working_resolution,
+)
 from crs_assets.science.protocol import CLEAN, protocol_part
 from crs_assets.stages.data import DatasetIndex, read_index
 from crs_assets.stages.feature_files import finished_chunks, open_features, read_chunks, write_chunk, write_features
 from crs_assets.stages.progress import Progress, report
-from crs_assets.stages.stage import Built, Refused, Stage
+from crs_assets.stages.stage import Built, Outcome, Stage
 
 WEIGHTS_FILE = "weights.json"
 FEATURES_FILE = "features.arrow"
@@ -44,19 +56,42 @@ class EncoderWeights(Stage):
         """The fingerprint of the files as they lie there now."""
         return {"fingerprint": bench.weights.fingerprint(bench.suite.encoders[parts[0]])}
 
+    def ensure(self, bench: Bench, *parts: str) -> Outcome:
+        """As any stage, after fetching what is missing where the site lets runs download."""
+
+        def progress(_file: str, done: int, total: int | None) -> None:
+            report(Progress(self.name, parts, done, total or done, "bytes"))
+
+        bench.weights.ensure(bench.suite.encoders[parts[0]], progress)
+        return super().ensure(bench, *parts)
+
     def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
         """Record hashes and facts."""
         spec = bench.suite.encoders[parts[0]]
         hashes = bench.weights.hashes(spec)
         facts = spec.model_dump(mode="json")
-        pl.DataFrame({"file": list(hashes), "sha256": list(hashes.values())}, schema={"file": pl.Utf8, "sha256": pl.Utf8}).write_parquet(
-            staging.path("weights.parquet")
-        )
+        pl.DataFrame(
+            {"file": list(hashes), "sha256": list(hashes.values())}, schema={"file": pl.Utf8, "sha256": pl.Utf8}
+        ).write_parquet(staging.path("weights.parquet"))
         summary = {key: facts[key] for key in ("title", "family", "role", "licence", "gated")}
         return Built({**summary, "dim": spec.tap.dim, "files": len(hashes)}, bench.weights.fingerprint(spec))
 
 
-class Features(Stage):
+class Encoding(Stage):
+    """A stage that runs an encoder: a batch that does not fit into memory is halved, and the partition begun anew."""
+
+    def ensure(self, bench: Bench, *parts: str) -> Outcome:
+        """As any stage; the batch size that fitted is remembered, because it is part of the fingerprint."""
+        while True:
+            try:
+                return super().ensure(bench, *parts)
+            except EncoderMemoryError:
+                if bench.batch_size(parts[0]) == 1:
+                    raise
+                bench.halve_batch(parts[0])
+
+
+class Features(Encoding):
     """Clean embeddings of every usable image of an image set."""
 
     name = "features"
@@ -84,7 +119,7 @@ class Features(Stage):
         return _built(features, timing)
 
 
-class DegradedFeatures(Stage):
+class DegradedFeatures(Encoding):
     """Embeddings of the test images under every degradation; the same degraded image reaches every encoder."""
 
     name = "degraded_features"
@@ -102,7 +137,13 @@ class DegradedFeatures(Stage):
         if inputs is None:
             return None
         protocol = bench.suite.protocol
-        return {**inputs, "salt": protocol.salt, **protocol_part(protocol, "perturbations"), "pixels": pixel_fingerprint()}
+        return {
+            **inputs,
+            "salt": protocol.salt,
+            **protocol_part(protocol, "perturbations"),
+            "noise_grid_short_side": protocol.images.noise_grid_short_side,
+            "pixels": pixel_fingerprint(),
+        }
 
     def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
         """Decode each test image once, degrade it every way, encode; one file per condition."""
@@ -148,7 +189,7 @@ def _encoding_inputs(bench: Bench, encoder: str, image_set: str) -> dict[str, An
         "weights": weights,
         "index": index,
         "working_short_side": bench.suite.protocol.images.working_short_side,
-        "numeric_mode": bench.compute.numeric_mode(),
+        "numeric_mode": bench.compute.numeric_mode(bench.batch_size(encoder)),
     }
 
 
@@ -157,9 +198,7 @@ def _working_image(bench: Bench, image_set: str, reference: str) -> Uint8:
     return to_working_resolution(load_image(root, reference), bench.suite.protocol.images.working_short_side)
 
 
-def _clean_inputs(
-    bench: Bench, spec: EncoderSpec, image_set: str, references: Sequence[str], row: int
-) -> list[Uint8]:
+def _clean_inputs(bench: Bench, spec: EncoderSpec, image_set: str, references: Sequence[str], row: int) -> list[Uint8]:
     return [prepare(_working_image(bench, image_set, references[row]), spec.preprocessing)]
 
 
@@ -193,15 +232,18 @@ def _encode(
         ids,
         load,
         load_encoder(spec, bench.weights.mirror, compute.device),
-        batch_size=compute.batch_size,
+        batch_size=bench.batch_size(parts[0]),
         chunk_batches=compute.chunk_batches,
         conditions=conditions,
         start_chunk=start_chunk,
         workers=compute.workers,
+        encoders=compute.threads if compute.kind == "cpu" else 1,
+        encoder_setup=single_threaded_tensors if compute.kind == "cpu" else None,
         progress=progress,
     )
-    for chunk in chunks:
-        write_chunk(staging.folder, chunk.index, chunk.features)
+    with single_threaded():
+        for chunk in chunks:
+            write_chunk(staging.folder, chunk.index, chunk.features)
     features = read_chunks(staging.folder).reshape(len(ids), len(conditions), -1)
     seconds = time.perf_counter() - began
     return features, {"images_per_second": rate, "seconds": seconds, "resumed_chunks": float(start_chunk)}

@@ -24,7 +24,7 @@ PNG_FILE = "leaderboard.png"
 
 
 class Leaderboard(Stage):
-    """Every encoder's score and axes, ranked over the data sets that all ranked encoders have; controls below a line."""
+    """Scores and axes of every encoder, ranked over the data sets that all ranked ones have; controls below a line."""
 
     name = "leaderboard"
     code_version = "1"
@@ -45,9 +45,7 @@ class Leaderboard(Stage):
             "scores": scored,
             "profiles": {name: AxisProfile().version(bench, name) for name in scored},
             "nulls": {task: NullControls().version(bench, task) for task in tasks},
-            "predictions": {
-                name: [ProbePredictions().version(bench, name, task) for task in tasks] for name in scored
-            },
+            "predictions": {name: [ProbePredictions().version(bench, name, task) for task in tasks] for name in scored},
             "statistics": bench.suite.protocol.statistics.model_dump(mode="json"),
         }
 

@@ -71,6 +71,8 @@ def null_comparisons(bench: Bench, dataset: str, encoders: Sequence[str]) -> lis
     ]
     if not all(NullControls().version(bench, task) for task in tasks.values()):
         return []
+    if not RunScorer.open(bench, dataset, suite.protocol.data.seeds[0]).classes:
+        return []
     per_seed = [_resampled(bench, dataset, seed, stored) for seed in tasks]
     names = [*stored, *sorted(set(per_seed[0]) - set(stored))]
     draws = {name: np.mean([seed[name] for seed in per_seed], axis=0) for name in names}
@@ -97,8 +99,12 @@ def rankable_datasets(bench: Bench, encoders: Sequence[str]) -> dict[str, bool]:
 
 
 def _comparison(encoder: str, dataset: str, null: str, difference: NDArray[np.float64], level: float) -> NullComparison:
-    lower, upper = percentile_interval(difference[1:], level=level)
-    return NullComparison(encoder, dataset, null, float(difference[0]), lower, upper)
+    resampled = difference[1:]
+    estimable = resampled[np.isfinite(resampled)]
+    if not len(estimable):
+        return NullComparison(encoder, dataset, null, float(difference[0]), float("nan"), float("nan"))
+    lower, upper = percentile_interval(estimable, level=level)
+    return NullComparison(encoder, dataset, null, float(difference[0]), float(lower), float(upper))
 
 
 def _resampled(bench: Bench, dataset: str, seed: int, encoders: Sequence[str]) -> dict[str, NDArray[np.float64]]:
@@ -111,9 +117,9 @@ def _resampled(bench: Bench, dataset: str, seed: int, encoders: Sequence[str]) -
     controls = pl.read_parquet(bench.store.open(bench.key(NullControls.name, task)).file(PREDICTIONS_FILE))
     frames |= {str(name): frame.select("image_id", "logits") for (name,), frame in controls.group_by("encoder")}
     rows = [scorer.positions[dataset][image_id] for image_id in index["image_id"]]
-    labels = scorer.labels[dataset][rows]
+    labels, classes = scorer.labels[dataset][rows], list(scorer.classes)
     scores = {
-        name: class_scores(
+        name: _ranking(
             index.select("image_id").join(frame, on="image_id", maintain_order="left")["logits"].to_numpy(), spec.task
         )
         for name, frame in frames.items()
@@ -124,9 +130,14 @@ def _resampled(bench: Bench, dataset: str, seed: int, encoders: Sequence[str]) -
         group_ids=index["group_id"].to_numpy().astype(str),
         replicates=protocol.statistics.replicates,
         rng=generator(protocol.salt, "case_bootstrap", dataset),
-        classes=scorer.classes,
+        classes=classes,
     )
     return {
-        name: np.concatenate([[macro_auroc(labels, scores[name], classes=scorer.classes)], values])
+        name: np.concatenate([[macro_auroc(labels, scores[name], classes=classes)], values])
         for name, values in zip(scores, resampled.values, strict=True)
     }
+
+
+def _ranking(logits: NDArray[np.float32], task: str) -> NDArray[np.float64]:
+    """What classes are ranked by; a label that could not be fitted ranks nothing, which is an AUROC of 0.5."""
+    return np.nan_to_num(class_scores(logits, task), nan=0.0)

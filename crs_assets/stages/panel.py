@@ -1,4 +1,4 @@
-"""The frozen reference panel as a stage: a file that scores are taken against, with no edge from what it was made of."""
+"""The frozen reference panel as a stage: a file that scores are taken against, with no edge from its members."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ PANEL_FILE = "panel.json"
 
 
 class ReferencePanel(Stage):
-    """The frozen panel that scores are taken against: written by `crs panel freeze`, verified here, never recomputed."""
+    """The frozen panel that scores are taken against: written by `crs panel freeze`, verified, never recomputed."""
 
     name = "reference_panel"
     code_version = "1"

@@ -12,13 +12,30 @@ from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
 from crs_assets.science import evaluation
 from crs_assets.science.evaluation import Scored
-from crs_assets.science.labels import evaluation_labels, fit_labels
+from crs_assets.science.labels import LabelSpace, evaluation_labels, fit_labels
 from crs_assets.science.nulls import metadata_features, shuffle_labels
 from crs_assets.science.probing import FittedProbe, ProbeTask, fit_probe, prediction_frame
 from crs_assets.science.protocol import CLEAN, TRANSFER, protocol_part
 from crs_assets.science.splits import CALIBRATION, TEST, VALIDATION, eligible_target_classes
 from crs_assets.science.suite import parse_task
-from crs_assets.stages.data import DatasetIndex, Splits, read_classes, read_fractions, read_index, read_splits
+from crs_assets.science.transfer import (
+    fitted_labels,
+    mapped_labels,
+    source_transfer_labels,
+    target_in_source_names,
+    transfer_labels,
+    transfer_logits,
+)
+from crs_assets.stages.data import (
+    DatasetIndex,
+    Splits,
+    read_classes,
+    read_derived,
+    read_fractions,
+    read_index,
+    read_splits,
+    split_assignment,
+)
 from crs_assets.stages.encoders import (
     DegradedFeatures,
     EncoderWeights,
@@ -45,7 +62,7 @@ _NUMERIC_LIBRARIES = ("numpy", "scipy", "torch")
 
 
 class ProbePredictions(Stage):
-    """Linear probes of an encoder on a data set and seed: the whole penalty path, and logits wherever they are scored."""
+    """Linear probes of an encoder on a data set and seed: the penalty path, and logits wherever they are scored."""
 
     name = "probe_predictions"
     code_version = "1"
@@ -65,7 +82,9 @@ class ProbePredictions(Stage):
             features=Features().version(bench, encoder, dataset),
             degraded_features=DegradedFeatures().version(bench, encoder, dataset),
             target_features=Features().version(bench, encoder, target) if target else "",
-            splits=Splits().version(bench, task),
+            splits=split_assignment(bench, task),
+            fractions=list(protocol.data.fractions),
+            labels=list(fitted_labels(bench.suite.datasets[dataset]).classes),
             protocol=protocol_part(protocol, "probe"),
             uncertain_labels=protocol.data.uncertain_labels,
             device=bench.compute.kind,
@@ -81,7 +100,7 @@ class ProbePredictions(Stage):
         report(Progress(self.name, parts, 1, 1, "probe sets"))
         inputs = _prediction_inputs(bench, encoder, dataset, probe_task, ids)
         prediction_frame(probe, inputs).write_parquet(staging.path(PREDICTIONS_FILE))
-        fits = _fit_rows(probe, probe_task)
+        fits = _fit_rows(probe)
         fits.write_parquet(staging.path(FITS_FILE))
         _write_weights(probe, staging)
         return Built(
@@ -120,6 +139,8 @@ class RunMetrics(Stage):
             splits=Splits().version(bench, task),
             protocol_id=protocol.id,
             protocol=protocol_part(protocol, "metrics"),
+            eligibility=protocol.data.eligibility.model_dump(mode="json") if target else {},
+            transfer=mapped_labels(bench.suite.datasets[dataset], bench.suite.targets[target]) if target else {},
             salt=protocol.salt,
         )
 
@@ -187,12 +208,12 @@ class NullControls(Stage):
             controls[METADATA_ONLY] = (_probe_task(bench, dataset, seed, metadata), labels)
         scorer = RunScorer.open(bench, dataset, seed)
         runs, predictions = [], []
-        for name, (task, fitted_labels) in controls.items():
-            probe = fit_probe(task, protocol, fractions=[1.0], labels=fitted_labels)
+        for name, (task, dealt) in controls.items():
+            probe = fit_probe(task, protocol, fractions=[1.0], labels=dealt)
             rows = task.rows(TEST)
             ids = task.index["image_id"].gather(rows).to_list()
             frame = prediction_frame(probe, {(TEST, CLEAN): (ids, task.features[rows])})
-            tables = scorer.score(frame, _fit_rows(probe, task))
+            tables = scorer.score(frame, _fit_rows(probe))
             predictions.append(frame.with_columns(encoder=pl.lit(name)))
             runs.append(tables.runs.with_columns(**_run_constants(bench, name, dataset)))
         pl.concat(predictions).write_parquet(staging.path(PREDICTIONS_FILE))
@@ -212,11 +233,25 @@ class RunTables:
 
 @dataclass(frozen=True)
 class RunScorer:
-    """Labels and scored classes of a data set and its target, ready to score any encoder's predictions."""
+    """Labels and scored classes of a data set and its target, ready to score any encoder's predictions.
+
+    Attributes:
+        bench: The bench.
+        dataset: The data set.
+        seed: Split seed.
+        space: What was fitted: the classes, then derived labels.
+        target_space: What is scored at the target; ``space`` where there is none.
+        labels: Labels of the data set, of the target and, under ``TRANSFER``, of the data set as the target names them.
+        positions: Image id -> row of the labels, of the data set and of the target.
+        classes: K, as positions in ``space``.
+        target_classes: K_T, as positions in ``target_space``.
+    """
 
     bench: Bench
     dataset: str
     seed: int
+    space: LabelSpace
+    target_space: LabelSpace
     labels: Mapping[str, NDArray[Any]]
     positions: Mapping[str, dict[str, int]]
     classes: Sequence[int]
@@ -226,35 +261,46 @@ class RunScorer:
     def open(cls, bench: Bench, dataset: str, seed: int) -> "RunScorer":
         """Read labels, K and K_T."""
         spec = bench.suite.datasets[dataset]
+        space = target_space = fitted_labels(spec)
         index = usable_rows(read_index(bench, dataset))
         at = {name: position for position, name in enumerate(spec.classes)}
         scored = read_classes(bench, dataset, seed).filter("eligible")["class"].to_list()
-        labels = {dataset: evaluation_labels(index, spec)}
+        labels = {dataset: evaluation_labels(index, space)}
         positions = {dataset: _positions(index)}
         target_classes: list[int] = []
         target = bench.suite.target_of(dataset)
         if target:
             target_spec = bench.suite.targets[target]
-            target_index = usable_rows(read_index(bench, target))
-            eligible = eligible_target_classes(target_index, target_spec, scored, bench.suite.protocol)
-            target_classes = [at[name] for name in eligible.filter("eligible")["class"]]
-            raw = evaluation_labels(target_index, target_spec)
-            labels[TARGET] = evaluation.align_target_labels(raw, target_spec, spec)
-            positions[TARGET] = _positions(target_index)
-        return cls(bench, dataset, seed, labels, positions, [at[name] for name in scored], target_classes)
+            target_space = transfer_labels(spec, target_spec)
+            renamed, known = target_in_source_names(usable_rows(read_index(bench, target)), spec, target_spec)
+            fitted = [*scored, *read_derived(bench, dataset, seed).filter("eligible")["class"]]
+            eligible = eligible_target_classes(renamed, known, fitted, bench.suite.protocol)
+            at_target = {name: position for position, name in enumerate(target_space.classes)}
+            target_classes = [at_target[name] for name in eligible.filter("eligible")["class"]]
+            labels[TARGET] = evaluation.align_target_labels(evaluation_labels(renamed, known), known, target_space)
+            labels[TRANSFER] = source_transfer_labels(index, spec, target_space)
+            positions[TARGET] = _positions(renamed)
+        classes = [at[name] for name in scored]
+        return cls(bench, dataset, seed, space, target_space, labels, positions, classes, target_classes)
 
     def score(self, predictions: pl.DataFrame, fits: pl.DataFrame) -> RunTables:
         """Score every (fraction, condition) that was predicted on the test set or the target."""
-        spec, protocol = self.bench.suite.datasets[self.dataset], self.bench.suite.protocol
-        sizes = {row["fraction"]: row for row in read_fractions(self.bench, self.dataset, self.seed).iter_rows(named=True)}
-        runs, classes, bins = [], [], []
+        protocol = self.bench.suite.protocol
+        sizes = {
+            row["fraction"]: row for row in read_fractions(self.bench, self.dataset, self.seed).iter_rows(named=True)
+        }
+        runs: list[dict[str, Any]] = []
+        classes: list[dict[str, Any]] = []
+        bins: list[pl.DataFrame] = []
         scored = predictions.filter(pl.col("role").is_in([TEST, TARGET]))
         for (fraction, condition), frame in scored.group_by("fraction", "condition", maintain_order=True):
-            run = self._run(frame, str(condition))
+            run, space = self._run(frame, str(condition)), self._space(str(condition))
             key = {"dataset": self.dataset, "seed": self.seed, "fraction": float(fraction), "condition": str(condition)}
-            row = evaluation.score(run, spec.task, protocol, self.dataset, self.seed, f"{fraction:g}", str(condition))
+            row = evaluation.score(run, space.task, protocol, self.dataset, self.seed, f"{fraction:g}", str(condition))
             source = self._source_auroc(scored, float(fraction)) if condition == TRANSFER else float("nan")
-            of_fraction = fits.filter((pl.col("fraction") == fraction) & pl.col("problem").is_in(self._problems()))
+            of_fraction = fits.filter(
+                (pl.col("fraction") == fraction) & pl.col("problem").is_in(self._problems(str(condition)))
+            )
             runs.append(
                 {
                     **key,
@@ -269,31 +315,42 @@ class RunScorer:
                     **row,
                 }
             )
-            classes.extend({**key, **entry} for entry in evaluation.class_rows(run, spec))
+            classes.extend({**key, **entry} for entry in evaluation.class_rows(run, space))
             if fraction == 1.0:
                 bins.append(
-                    evaluation.reliability(run, spec.task, n_bins=protocol.metrics.ece_bins).with_columns(
+                    evaluation.reliability(run, space.task, n_bins=protocol.metrics.ece_bins).with_columns(
                         condition=pl.lit(str(condition))
                     )
                 )
         return RunTables(pl.DataFrame(runs), pl.DataFrame(classes), pl.concat(bins))
 
-    def _problems(self) -> list[int]:
+    def _space(self, condition: str) -> LabelSpace:
+        return self.target_space if condition == TRANSFER else self.space
+
+    def _problems(self, condition: str) -> list[int]:
         """Fit problems behind the scored classes: one per label, or the one softmax problem."""
-        return list(self.classes) if self.bench.suite.datasets[self.dataset].task == "multilabel" else [0]
+        if self.space.task != "multilabel":
+            return [0]
+        return sorted({*self.classes, *(self.target_classes if condition == TRANSFER else ())})
 
     def _run(self, frame: pl.DataFrame, condition: str) -> Scored:
-        where = TARGET if condition == TRANSFER else self.dataset
-        rows = [self.positions[where][image_id] for image_id in frame["image_id"]]
-        classes = self.target_classes if condition == TRANSFER else self.classes
-        return Scored(self.labels[where][rows], frame["logits"].to_numpy(), classes)
+        logits = frame["logits"].to_numpy()
+        if condition == TRANSFER:
+            return self._transferred(frame["image_id"], logits, of=TARGET, labels=TARGET)
+        rows = [self.positions[self.dataset][image_id] for image_id in frame["image_id"]]
+        return Scored(self.labels[self.dataset][rows], logits, self.classes)
+
+    def _transferred(self, image_ids: pl.Series, logits: NDArray[np.float32], *, of: str, labels: str) -> Scored:
+        """Predictions read as the target names its labels, whether of the target's images or of the source's own."""
+        rows = [self.positions[of][image_id] for image_id in image_ids]
+        read = transfer_logits(logits, self.bench.suite.datasets[self.dataset], self.target_space)
+        return Scored(self.labels[labels][rows], read, self.target_classes)
 
     def _source_auroc(self, scored: pl.DataFrame, fraction: float) -> float:
         """Clean macro-AUROC on the classes that the target shares: the other side of the transfer drop."""
         clean = scored.filter((pl.col("fraction") == fraction) & (pl.col("condition") == CLEAN))
-        run = self._run(clean, CLEAN)
-        task = self.bench.suite.datasets[self.dataset].task
-        return evaluation.macro(Scored(run.labels, run.logits, self.target_classes), task)
+        run = self._transferred(clean["image_id"], clean["logits"].to_numpy(), of=self.dataset, labels=TRANSFER)
+        return evaluation.macro(run, self.target_space.task)
 
 
 def read_runs(bench: Bench, encoder: str, task: str) -> pl.DataFrame:
@@ -324,7 +381,7 @@ def _all_there(**inputs: Any) -> dict[str, Any] | None:
 
 def _probe_task(bench: Bench, dataset: str, seed: int, features: NDArray[np.float32]) -> ProbeTask:
     index = usable_rows(read_index(bench, dataset))
-    return ProbeTask(features, index, read_splits(bench, dataset, seed), bench.suite.datasets[dataset])
+    return ProbeTask(features, index, read_splits(bench, dataset, seed), fitted_labels(bench.suite.datasets[dataset]))
 
 
 def _prediction_inputs(
@@ -343,7 +400,7 @@ def _prediction_inputs(
     return inputs
 
 
-def _fit_rows(probe: FittedProbe, task: ProbeTask) -> pl.DataFrame:
+def _fit_rows(probe: FittedProbe) -> pl.DataFrame:
     """The chosen fit of each problem at each fraction."""
     rows = []
     for position, (fraction, choice) in enumerate(zip(probe.fractions, probe.choices, strict=True)):
@@ -383,7 +440,9 @@ def _run_constants(bench: Bench, encoder: str, dataset: str) -> dict[str, pl.Exp
         "probe": pl.lit("linear"),
         "protocol": pl.lit(protocol.id),
         "uncertain_labels": pl.lit(protocol.data.uncertain_labels),
-        "weights": pl.lit(EncoderWeights().version(bench, encoder) if encoder in bench.suite.encoders else None, dtype=pl.Utf8),
+        "weights": pl.lit(
+            EncoderWeights().version(bench, encoder) if encoder in bench.suite.encoders else None, dtype=pl.Utf8
+        ),
         "index": pl.lit(DatasetIndex().version(bench, dataset)),
         "target_index": pl.lit(DatasetIndex().version(bench, target) if target else None, dtype=pl.Utf8),
     }

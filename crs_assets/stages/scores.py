@@ -18,7 +18,7 @@ from crs_assets.science.suite import CATALOG_FOLDER, LOCAL_PANEL, task_key
 from crs_assets.stages.data import DatasetIndex, Splits, read_classes, read_fractions
 from crs_assets.stages.encoders import EncoderWeights
 from crs_assets.stages.nulls import rankable_datasets
-from crs_assets.stages.probes import RunMetrics, read_runs
+from crs_assets.stages.probes import NullControls, RunMetrics, read_runs
 from crs_assets.stages.stage import Built, Refused, Stage
 
 PROFILE_FILE = "profile.json"
@@ -49,6 +49,7 @@ class AxisProfile(Stage):
             return None
         return {
             "runs": runs,
+            "absent": {name: bench.suite.absent_reason(encoder, name) for name in bench.suite.datasets},
             "weights": EncoderWeights().version(bench, encoder),
             "readings": {reading.id: protocol_part(reading, "axes", "metrics") for reading in bench.suite.readings},
         }
@@ -81,7 +82,7 @@ class AxisProfile(Stage):
 
 
 class Crs(Stage):
-    """The Clinical Reliability Score of an encoder: three terms per data set, against the frozen panel and nothing else."""
+    """The Clinical Reliability Score of an encoder: three terms per data set, against the frozen panel alone."""
 
     name = "crs"
     code_version = "1"
@@ -123,16 +124,17 @@ def score_encoder(bench: Bench, panel: Mapping[str, Any], profile: Mapping[str, 
         PanelError: If the panel is of other data, splits, policy or protocol.
     """
     suite, encoder = bench.suite, profile["encoder"]
-    for dataset in profile["datasets"]:
+    covered = [name for name in profile["datasets"] if name in panel["datasets"]]
+    for dataset in covered:
         panels.check_comparable(panel, dataset, comparison_conditions(bench, dataset), suite.protocol.id)
     expected = suite.existing_datasets(encoder)
-    scored = [name for name in profile["datasets"] if profile["datasets"][name][suite.protocol.id]["z"] is not None]
+    scored = [name for name in covered if profile["datasets"][name][suite.protocol.id]["z"] is not None]
     ranked = [name for name in scored if panel["datasets"][name]["rankable"]]
     complete = set(scored) == set(expected)
     readings: dict[str, Any] = {}
     for reading in suite.readings:
         datasets = {}
-        for name in profile["datasets"]:
+        for name in covered:
             entry = profile["datasets"][name][reading.id]
             if entry["z"] is None:
                 continue
@@ -155,9 +157,16 @@ def score_encoder(bench: Bench, panel: Mapping[str, Any], profile: Mapping[str, 
         "covered": len(scored),
         "expected": len(expected),
         "complete": complete,
-        "coverage": profile["coverage"],
+        "coverage": {
+            **profile["coverage"],
+            **{name: _uncovered(panel) for name in profile["datasets"] if name not in covered},
+        },
         "readings": readings,
     }
+
+
+def _uncovered(panel: Mapping[str, Any]) -> str:
+    return f"no score: panel {panel['name']} does not cover it; run the panel members on it, then crs panel freeze"
 
 
 def comparison_conditions(bench: Bench, dataset: str) -> dict[str, Any]:
@@ -182,11 +191,18 @@ def freeze_panel(bench: Bench) -> dict[str, Any]:
         PanelError: If a member's profile is missing or incomplete.
     """
     members: dict[str, Any] = {}
-    missing = [name for name in bench.suite.spec.panel_members if not AxisProfile().is_current(bench, name)]
+    missing = [
+        f"profile of {name}" for name in bench.suite.spec.panel_members if not AxisProfile().is_current(bench, name)
+    ]
+    # Without its nulls a data set would be frozen as one that cannot rank encoders.
+    missing += [f"null controls of {task}" for task in bench.suite.tasks if not NullControls().is_current(bench, task)]
     if missing:
-        raise panels.PanelError(f"no up-to-date profile of {', '.join(missing)}; run them first: crs run.")
+        raise panels.PanelError(f"no up-to-date {', '.join(missing)}; make them first: crs run.")
     for name in bench.suite.spec.panel_members:
         profile = read_profile(bench, name)
+        gaps = [dataset for dataset in bench.suite.existing_datasets(name) if dataset not in profile["datasets"]]
+        if gaps:
+            raise panels.PanelError(f"{name} has not been run on {', '.join(gaps)}; run it there first: crs run.")
         members[name] = {"weights": profile["weights"], "datasets": profile["datasets"]}
     rankable = rankable_datasets(bench, bench.suite.spec.panel_members)
     covered = {name for member in members.values() for name in member["datasets"]}

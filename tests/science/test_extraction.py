@@ -105,9 +105,18 @@ def test_memory_is_bounded_however_long_the_index(workers):
     chunks = extract(names("i", 5000), loader(1, loaded), Recorder(), batch_size=4, chunk_batches=1, workers=workers)
     for done in range(1, 6):
         next(chunks)
-        # Two batches, or two images per worker, may wait; one more is handed over.
-        assert len(loaded) <= 4 * done + max(2 * workers, 8) + 1
+        # Two batches, or two images per worker, may wait; one more is handed over; two batches are being encoded.
+        assert len(loaded) <= 4 * done + max(2 * workers, 8) + 1 + 8
     chunks.close()
+
+
+@pytest.mark.parametrize("encoders", [1, 3])
+def test_encoding_threads_change_neither_order_nor_bits(encoders):
+    reference = list(extract(names("i", 23), loader(), Recorder(), batch_size=4, chunk_batches=2))
+    chunks = extract(names("i", 23), loader(), Recorder(), batch_size=4, chunk_batches=2, encoders=encoders, workers=2)
+    for expected, chunk in zip(reference, chunks, strict=True):
+        assert chunk.ids == expected.ids
+        np.testing.assert_array_equal(chunk.features, expected.features)
 
 
 def test_closing_early_stops_the_threads():

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from crs_assets.science.datasets.errors import Problems
-from crs_assets.science.datasets.spec import DatasetSpec
+from crs_assets.science.datasets.spec import DatasetSpec, normalise_name
 from crs_assets.science.datasets.text_tables import ROW, TextTable
 from crs_assets.science.labels import LABEL
 
@@ -71,16 +71,47 @@ def one_hot_column(table: TextTable, columns: Mapping[str, str], problems: Probl
     return table.frame.select(pl.when(usable & (total == 1)).then(position).alias(LABEL))[LABEL]
 
 
-def class_column(table: TextTable, column: str, classes: Sequence[str], problems: Problems) -> pl.Series:
-    """Class names, exactly as in the specification, as class indices: ``label`` Int16."""
-    index = (
-        pl.col(column)
-        .str.strip_chars()
-        .replace_strict({name: position for position, name in enumerate(classes)}, default=None, return_dtype=pl.Int16)
-    )
-    expected = f"one of the classes {list(classes)}"
-    _refuse_unless(table, column, index.is_not_null(), expected, problems, blank_is_wrong=True)
+def class_column(
+    table: TextTable,
+    column: str,
+    classes: Sequence[str],
+    problems: Problems,
+    *,
+    names: Mapping[str, str] | None = None,
+    ignore_case: bool = False,
+    blank_is_wrong: bool = True,
+) -> pl.Series:
+    """Class names as class indices.
+
+    Args:
+        table: The table.
+        column: Where the names are.
+        classes: Names in the order of the indices.
+        problems: Where unusable cells are recorded.
+        names: What the table calls a class -> the class, in addition to the classes' own names.
+        ignore_case: Whether case, spaces and underscores make no difference.
+        blank_is_wrong: Whether a blank cell is a problem; else it is null.
+
+    Returns:
+        ``label`` Int16, null where a cell is unusable.
+    """
+    position = {name: index for index, name in enumerate(classes)}
+    position |= {called: position[name] for called, name in (names or {}).items() if name in position}
+    if unknown := sorted(set((names or {}).values()) - set(classes)):
+        problems.add(table.name, f"reader_options.names leads to {unknown}, which are no classes", "Correct the entry.")
+    cell = pl.col(column).str.strip_chars()
+    if ignore_case:
+        position = {normalise_name(name): index for name, index in position.items()}
+        cell = normalised(cell)
+    index = cell.replace_strict(position, default=None, return_dtype=pl.Int16)
+    expected = f"one of the classes {list(classes)}" + (f" or one of {sorted(names)}" if names else "")
+    _refuse_unless(table, column, index.is_not_null(), expected, problems, blank_is_wrong=blank_is_wrong)
     return table.frame.select(index.alias(LABEL))[LABEL]
+
+
+def normalised(cells: pl.Expr) -> pl.Expr:
+    """Text as ``normalise_name`` makes it."""
+    return cells.str.replace_all(r"[\s_]+", " ").str.strip_chars().str.to_lowercase()
 
 
 def grade_column(table: TextTable, column: str, grades: int, problems: Problems) -> pl.Series:

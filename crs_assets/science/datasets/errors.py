@@ -43,7 +43,7 @@ class Problems:
             return
         numbers = sorted(rows)
         if numbers:
-            self._texts.append(_sentence(table, f"{what} ({_row_list(numbers)})", cure))
+            self._texts.append(_sentence(table, f"{what} ({row_list(numbers)})", cure))
 
     def extend(self, error: DatasetError) -> None:
         """Take over the problems of an error."""
@@ -68,7 +68,8 @@ def _sentence(table: str, what: str, cure: str) -> str:
     return f"{table}: {what}. {cure}"
 
 
-def _row_list(numbers: Sequence[int]) -> str:
+def row_list(numbers: Sequence[int]) -> str:
+    """Row numbers in words, long lists shortened."""
     shown = ", ".join(map(str, numbers[:SHOWN_ROWS]))
     if len(numbers) == 1:
         return f"row {shown}"

@@ -17,7 +17,15 @@ from crs_assets.science.datasets.errors import DatasetError
 from crs_assets.science.datasets.readers import read_table
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import DatasetIndex, RawTable
-from crs_assets.science.images import ImageError, inspect_image, load_image, pixel_digest
+from crs_assets.science.identifiers import IMAGE_EXTENSIONS
+from crs_assets.science.images import (
+    ImageError,
+    has_burned_in_annotation,
+    inspect_image,
+    is_dicom,
+    load_image,
+    pixel_digest,
+)
 from crs_assets.science.labels import LABEL
 
 ProgressCallback = Callable[[int, int, float], None]
@@ -30,6 +38,7 @@ MAX_MISSING = 0.5
 _IN_FLIGHT = 16
 
 _NPZ = "npz:"
+_DICOM = "dcm"
 _PIXEL_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "height": pl.Int32,
     "width": pl.Int32,
@@ -180,4 +189,14 @@ def _inspect(reference: str, root: Path, spec: DatasetSpec) -> _Pixels:
     except ImageError as error:
         return _Pixels(None, None, None, (), error.reason)
     height, width = pixels.shape[:2]
-    return _Pixels(height, width, pixel_digest(pixels), tuple(inspect_image(pixels)), None)
+    flags = (*inspect_image(pixels), *_stated_flags(root, reference))
+    return _Pixels(height, width, pixel_digest(pixels), flags, None)
+
+
+def _stated_flags(root: Path, reference: str) -> tuple[str, ...]:
+    """What a file states and its pixels do not show; only DICOM files state anything."""
+    extension = reference.rpartition(".")[2].lower()
+    if (extension in IMAGE_EXTENSIONS and extension != _DICOM) or reference.startswith(_NPZ):
+        return ()
+    data = (root / reference).read_bytes()
+    return ("burned_in_annotation",) if is_dicom(data) and has_burned_in_annotation(data) else ()

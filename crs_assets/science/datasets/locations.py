@@ -75,7 +75,7 @@ def undouble(folder: Path) -> Path:
     return inner if inner.is_dir() else folder
 
 
-def image_paths(keys: pl.Series, folder: Path, root: Path, extension: str) -> pl.Series:
+def image_paths(keys: pl.Series, folder: Path | Sequence[Path], root: Path, extension: str) -> pl.Series:
     """Where the image of each key lies.
 
     Copies of a data set store the same images under other extensions, so a key is looked up among the files of the
@@ -83,17 +83,34 @@ def image_paths(keys: pl.Series, folder: Path, root: Path, extension: str) -> pl
 
     Args:
         keys: Canonical image keys: file names without extension.
-        folder: The folder of images; it need not exist.
+        folder: The folder of images, or several, the first of which is preferred; none need exist.
         root: The data set's folder.
         extension: The layout's own extension, preferred where two files have one key.
 
     Returns:
         ``path``: relative to the root, with ``/``.
     """
-    prefix = relative(folder, root)
-    files = _files_by_key(folder, extension) if folder.is_dir() else {}
-    paths = [f"{prefix}{files.get(key, f'{key}.{extension}')}" for key in keys.fill_null("").to_list()]
+    folders = [folder] if isinstance(folder, Path) else list(folder)
+    files: dict[str, str] = {}
+    for place in reversed(folders):
+        if place.is_dir():
+            prefix = relative(place, root)
+            files |= {key: f"{prefix}{name}" for key, name in _files_by_key(place, extension).items()}
+    default = relative(folders[0], root) if folders else ""
+    paths = [files.get(key, f"{default}{key}.{extension}") for key in keys.fill_null("").to_list()]
     return pl.Series(PATH, paths, dtype=pl.String)
+
+
+def first_of(base: Path, names: Sequence[str]) -> str:
+    """The first of these names that is a file of the folder, plain or compressed; the first name where none is."""
+    present = (name for name in names if (base / name).is_file() or (base / f"{name}.gz").is_file())
+    return next(present, names[0])
+
+
+def folders_named(base: Path, patterns: Sequence[str]) -> list[Path]:
+    """Folders below a base by pattern, in the order of the patterns, then of their names, undoubled."""
+    found = (undouble(folder) for pattern in patterns for folder in sorted(base.glob(pattern)) if folder.is_dir())
+    return list(dict.fromkeys(found))
 
 
 def _files_by_key(folder: Path, extension: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 Columns: ``image_id``, ``path``, ``patient_id`` or ``group_id``; ``label`` (a class name) or ``label:<class>``
 (multilabel: 1, 0, -1, blank; else one-hot); optionally ``split`` (train, val, cal, test), ``view``, ``exclude``,
-``sha256`` and one column per subgroup, ``sub:<name>`` or ``<name>``. Further columns are ignored.
+``sha256``, ``bytes``, ``width``, ``height`` and one column per subgroup, ``sub:<name>`` or ``<name>``. Further columns
+are ignored. A table that calls them otherwise is read as it is: ``reader_options`` says what is what.
 """
 
 from pathlib import Path
@@ -17,8 +18,9 @@ from crs_assets.science.datasets.columns import (
 )
 from crs_assets.science.datasets.errors import Problems
 from crs_assets.science.datasets.locations import relative, require_files
-from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, TABLE, finish_table
-from crs_assets.science.datasets.spec import DatasetSpec, ManifestOptions
+from crs_assets.science.datasets.options import ManifestOptions
+from crs_assets.science.datasets.raw_table import DECLARED, EXCLUDED, GROUP, KEY, TABLE, finish_table
+from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import RawTable
 from crs_assets.science.datasets.text_tables import ROW, TextTable, read_text_tables
 from crs_assets.science.labels import LABEL
@@ -26,6 +28,8 @@ from crs_assets.science.labels import LABEL
 SPLITS = ("train", "val", "cal", "test")
 MARKED = "excluded_in_manifest"
 VIEW_NOT_SELECTED = "view_not_selected"
+WITHOUT_LABEL = "without_label"
+DECLARABLE = ("sha256", "bytes", "width", "height")
 
 _NPZ = "npz:"
 # Control characters, absolute, a drive, a backslash, a step upwards, or white space at an end.
@@ -45,8 +49,9 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
     (path,) = paths = require_files(root, [options.file], spec.id)
     (table,) = read_text_tables(paths, spec.id)
     problems = Problems(spec.id)
+    table = _called_as_here(table, options, problems)
     columns = table.require(["image_id", "path"], problems)
-    label_columns = _label_columns(table, spec, problems)
+    label_columns = _label_columns(table, spec, options, problems)
     group = _group_column(table, problems)
     problems.raise_any()
     rows = table.frame.select(
@@ -55,11 +60,12 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
         pl.col(columns["image_id"]).alias(KEY),
         pl.col(group).alias(GROUP),
         _path(pl.col(columns["path"]), relative(path.parent, root)).alias("path"),
-        _excluded(table, options, problems),
+        _excluded(table, options, label_columns, problems),
+        *(pl.col(column).alias(f"{DECLARED}:{fact}") for fact in DECLARABLE if (column := table.find(fact))),
         *([pl.col(column).alias("split")] if (column := table.find("split")) else []),
     ).hstack(
         [
-            *_labels(table, spec, label_columns, problems),
+            *_labels(table, spec, options, label_columns, problems),
             *subgroup_columns(table, spec, _subgroups(table, spec), problems),
         ]
     )
@@ -67,21 +73,37 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
         _refuse_decimals(table, text, problems)
     _check_paths(table, columns["path"], problems)
     _check_splits(table, rows, problems)
-    _check_contents(table, rows, problems)
+    if options.shared_file == "refuse":
+        _check_contents(table, rows, problems)
     return finish_table(rows, spec, root, paths, problems)
 
 
-def _label_columns(table: TextTable, spec: DatasetSpec, problems: Problems) -> dict[str, str]:
+def _called_as_here(table: TextTable, options: ManifestOptions, problems: Problems) -> TextTable:
+    """The table with the columns of ``options.columns`` under the names that a manifest has for them."""
+    found = table.require(list(options.columns.values()), problems)
+    return TextTable(
+        table.name,
+        table.frame.with_columns(
+            pl.col(found[column]).alias(name) for name, column in options.columns.items() if column in found
+        ),
+    )
+
+
+def _label_columns(table: TextTable, spec: DatasetSpec, options: ManifestOptions, problems: Problems) -> dict[str, str]:
     """Column of each class; where class names are in one column, that column under ``label``."""
     if spec.task != "multilabel" and (single := table.find(LABEL)) is not None:
         return {LABEL: single}
-    found = table.require([f"{LABEL}:{name}" for name in spec.classes], problems)
-    return {name.removeprefix(f"{LABEL}:"): column for name, column in found.items()}
+    found = table.require([f"{options.label_prefix}{name}" for name in spec.classes], problems)
+    return {name.removeprefix(options.label_prefix): column for name, column in found.items()}
 
 
-def _labels(table: TextTable, spec: DatasetSpec, columns: dict[str, str], problems: Problems) -> list[pl.Series]:
+def _labels(
+    table: TextTable, spec: DatasetSpec, options: ManifestOptions, columns: dict[str, str], problems: Problems
+) -> list[pl.Series]:
     if list(columns) == [LABEL]:
-        return [class_column(table, columns[LABEL], spec.classes, problems)]
+        required = options.blank_label == "refuse"
+        column = columns[LABEL]
+        return [class_column(table, column, spec.classes, problems, names=options.names, blank_is_wrong=required)]
     if spec.task == "multilabel":
         return multilabel_columns(table, columns, problems).get_columns()
     return [one_hot_column(table, columns, problems)]
@@ -104,12 +126,15 @@ def _path(cells: pl.Expr, prefix: str) -> pl.Expr:
     return pl.when(cells.str.starts_with(_NPZ)).then(archive).otherwise(pl.lit(prefix) + cells)
 
 
-def _excluded(table: TextTable, options: ManifestOptions, problems: Problems) -> pl.Expr:
+def _excluded(table: TextTable, options: ManifestOptions, labels: dict[str, str], problems: Problems) -> pl.Expr:
     """The reason that a row is left out for, null where it is kept."""
     reason = pl.lit(None, dtype=pl.String)
+    if options.blank_label == "exclude":
+        blank = pl.all_horizontal(pl.col(column).is_null() for column in labels.values())
+        reason = pl.when(blank).then(pl.lit(WITHOUT_LABEL))
     if (column := table.find("view")) is not None and options.views:
         selected = pl.col(column).is_in(options.views).fill_null(value=False)
-        reason = pl.when(~selected).then(pl.lit(VIEW_NOT_SELECTED))
+        reason = pl.when(~selected).then(pl.lit(VIEW_NOT_SELECTED)).otherwise(reason)
     elif options.views:
         problems.add(table.name, "reader_options.views is set and there is no column 'view'", "Add it, or unset it.")
     if (column := table.find("exclude")) is not None:

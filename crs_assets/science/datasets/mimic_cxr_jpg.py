@@ -10,8 +10,9 @@ import polars as pl
 from crs_assets.science.datasets.columns import multilabel_columns, subgroup_columns
 from crs_assets.science.datasets.errors import Problems
 from crs_assets.science.datasets.locations import find_base, relative, require_files
+from crs_assets.science.datasets.options import MimicCxrJpgOptions
 from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, TABLE, finish_table
-from crs_assets.science.datasets.spec import DatasetSpec, MimicCxrJpgOptions
+from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import RawTable
 from crs_assets.science.datasets.text_tables import ROW, TextTable, read_text_tables
 

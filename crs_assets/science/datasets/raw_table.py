@@ -1,5 +1,6 @@
 """The end of every reader: canonical ids, and the checks that no layout is exempt from."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -10,27 +11,38 @@ from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import Count, RawTable
 from crs_assets.science.datasets.text_tables import ROW
 from crs_assets.science.identifiers import group_id_column, image_id_column, image_key_column, unusable_key_column
-from crs_assets.science.labels import label_columns
+from crs_assets.science.labels import LABEL, UNCERTAIN, label_columns
 
 TABLE = "(table)"
 KEY = "(key)"
 GROUP = "(group)"
 EXCLUDED = "(excluded)"
+DECLARED = "declared"
 
 UNGROUPED = "without_group"
 NO_LABEL_OBSERVED = "no_label_observed"
 
 
-def finish_table(rows: pl.DataFrame, spec: DatasetSpec, root: Path, tables: list[Path], problems: Problems) -> RawTable:
+def finish_table(
+    rows: pl.DataFrame,
+    spec: DatasetSpec,
+    root: Path,
+    tables: list[Path],
+    problems: Problems,
+    *,
+    notices: Sequence[Count] = (),
+) -> RawTable:
     """Turn a reader's rows into a raw table.
 
     Args:
         rows: ``TABLE``, ``ROW``, ``KEY``, ``GROUP`` (null: the image is its own group), ``EXCLUDED`` (reason, null
-            where kept), ``path``, label columns, subgroup columns, and further columns to keep.
+            where kept), ``path``, label columns, subgroup columns, ``declared:<fact>`` of files, and further columns to
+            keep.
         spec: The data set.
         root: The data set's folder.
         tables: The tables that were read.
         problems: What the reader recorded; raised here together with what is found.
+        notices: What the reader noticed.
 
     Raises:
         DatasetError: With every problem of the tables.
@@ -46,8 +58,9 @@ def finish_table(rows: pl.DataFrame, spec: DatasetSpec, root: Path, tables: list
     return RawTable(
         frame=_canonical(kept, spec),
         exclusions=tuple(Count(reason, count) for reason, count in excluded.iter_rows()),
-        notices=_notices(kept, spec),
+        notices=(*_notices(kept, spec), *(notice for notice in notices if notice.rows)),
         tables=tuple(path.relative_to(root).as_posix() for path in tables),
+        origin=kept.select(pl.col(TABLE).alias("table"), pl.col(ROW).alias("row"), pl.col(_declared(kept))),
     )
 
 
@@ -79,9 +92,36 @@ def _canonical(kept: pl.DataFrame, spec: DatasetSpec) -> pl.DataFrame:
         "path",
     )
     subgroups = [f"{SUBGROUP}:{name}" for name in spec.subgroups]
-    further = [name for name in kept.columns if name not in (TABLE, ROW, KEY, GROUP, EXCLUDED, "path")]
+    own = (TABLE, ROW, KEY, GROUP, EXCLUDED, "path", *_declared(kept))
+    further = [name for name in kept.columns if name not in own]
     order = [*label_columns(spec), *subgroups]
-    return ids.hstack(kept.select(*order, *(name for name in further if name not in order)))
+    labels = kept.select(label_columns(spec)).hstack(kept.select(_derived_columns(spec)))
+    return ids.hstack(labels).hstack(kept.select(*subgroups, *(name for name in further if name not in order)))
+
+
+def _declared(rows: pl.DataFrame) -> list[str]:
+    return [name for name in rows.columns if name.startswith(f"{DECLARED}:")]
+
+
+def _derived_columns(spec: DatasetSpec) -> list[pl.Expr]:
+    """``label:<name>`` of each derived label: 1 where a member is, else uncertain where one is, else as observed."""
+    columns: list[pl.Expr] = []
+    for name, members in spec.derived.items():
+        if spec.task == "multilabel":
+            cells = [pl.col(f"{LABEL}:{member}") for member in members]
+            observed = pl.any_horizontal(pl.col(column).is_not_null() for column in label_columns(spec))
+            value: pl.Expr = (
+                pl.when(pl.any_horizontal((cell == 1).fill_null(value=False) for cell in cells))
+                .then(1)
+                .when(pl.any_horizontal((cell == UNCERTAIN).fill_null(value=False) for cell in cells))
+                .then(UNCERTAIN)
+                .when(observed)
+                .then(0)
+            )
+        else:
+            value = pl.col(LABEL).is_in([spec.classes.index(member) for member in members])
+        columns.append(value.cast(pl.Int8).alias(f"{LABEL}:{name}"))
+    return columns
 
 
 def _notices(kept: pl.DataFrame, spec: DatasetSpec) -> tuple[Count, ...]:

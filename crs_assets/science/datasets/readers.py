@@ -4,17 +4,38 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from crs_assets.science.datasets import aptos2019, chexpert, isic2019, manifest, mimic_cxr_jpg
+from crs_assets.science.datasets import (
+    aptos2019,
+    chexpert,
+    folders,
+    ham10000,
+    idrid,
+    isic2019,
+    isic2020,
+    manifest,
+    medmnist,
+    mimic_cxr_jpg,
+    nih_chest_xray14,
+    pad_ufes_20,
+)
 from crs_assets.science.datasets.errors import DatasetError
-from crs_assets.science.datasets.spec import DatasetSpec, ReaderType
+from crs_assets.science.datasets.options import ReaderType
+from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import RawTable
 
 READERS: Final[Mapping[ReaderType, Callable[[Path, DatasetSpec], RawTable]]] = {
     "aptos2019": aptos2019.read,
     "chexpert": chexpert.read,
+    "folders": folders.read,
+    "ham10000": ham10000.read,
+    "idrid": idrid.read,
     "isic2019": isic2019.read,
+    "isic2020": isic2020.read,
     "manifest": manifest.read,
+    "medmnist": medmnist.read,
     "mimic_cxr_jpg": mimic_cxr_jpg.read,
+    "nih_chest_xray14": nih_chest_xray14.read,
+    "pad_ufes_20": pad_ufes_20.read,
 }
 """Layout name -> reader."""
 

@@ -5,46 +5,15 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
+from crs_assets.science.datasets.options import READER_OPTIONS, ReaderType
 from crs_assets.science.labels import TaskType
+from crs_assets.science.phantoms import PhantomType
 from crs_assets.science.toml_models import CatalogError, FrozenModel, read_toml, validate
 
 SpecialtyType = Literal["chest", "skin", "fundus", "other"]
 RoleType = Literal["source", "target"]
 GroupType = Literal["patient", "lesion", "study", "image"]
 AccessType = Literal["open", "registration", "credentialed"]
-ReaderType = Literal["aptos2019", "chexpert", "isic2019", "manifest", "mimic_cxr_jpg"]
-
-
-class ChexpertOptions(FrozenModel):
-    """Which label tables are pooled; CheXlocalize calls them ``val_labels.csv`` and ``test_labels.csv``."""
-
-    tables: tuple[str, ...] = Field(default=("train.csv", "valid.csv"), min_length=1)
-
-
-class MimicCxrJpgOptions(FrozenModel):
-    """Which official splits are read."""
-
-    split: Literal["all", "test", "validate+test"] = "all"
-
-
-class ManifestOptions(FrozenModel):
-    """File name of the manifest, and the values of its ``view`` column that are kept (empty: all)."""
-
-    file: str = "manifest.csv"
-    views: tuple[str, ...] = ()
-
-
-class NoOptions(FrozenModel):
-    """A layout without options."""
-
-
-READER_OPTIONS: dict[ReaderType, type[FrozenModel]] = {
-    "aptos2019": NoOptions,
-    "chexpert": ChexpertOptions,
-    "isic2019": NoOptions,
-    "manifest": ManifestOptions,
-    "mimic_cxr_jpg": MimicCxrJpgOptions,
-}
 
 
 class ExpectedCounts(FrozenModel):
@@ -72,6 +41,11 @@ class DatasetSpec(FrozenModel):
         classes: Names in the order of class indices or label columns.
         reader: Layout of the files.
         reader_options: Options of that layout.
+        derived: Further labels of a source, each "any of these classes". They exist for transfer: never part of the
+            source's own classes, of its strata or of its macro-averages. A multilabel source fits them beside its
+            classes, and an uncertain cell of theirs follows the policy of the others; of a softmax source they are the
+            sum of the classes' probabilities.
+        label_map: Label of a target -> class or derived label of its source, where the two names differ.
         role: ``source`` of probes, or ``target`` that they are transferred to.
         transfer_target: Id of the target of a source, if it has one.
         group: What must never be divided between splits.
@@ -81,6 +55,7 @@ class DatasetSpec(FrozenModel):
         expected: Counts that the files are checked against.
         licence: Terms of the images.
         access: How the images are obtained.
+        obtain: Where the images are to be had and how the folder looks, in words.
         citation: The publication to cite.
         subgroups: Names of subgroup columns; ``age`` is numeric.
         age_bins: Ascending inner edges, in years, of the age groups that reports show.
@@ -93,15 +68,18 @@ class DatasetSpec(FrozenModel):
     classes: tuple[str, ...] = Field(min_length=1)
     reader: ReaderType
     reader_options: dict[str, Any] = Field(default={})
+    derived: dict[str, tuple[str, ...]] = Field(default={})
+    label_map: dict[str, str] = Field(default={})
     role: RoleType = "source"
     transfer_target: str | None = None
     group: GroupType
     label_source: str = Field(min_length=1)
     min_side: PositiveInt = 32
-    phantom: str | None = None
+    phantom: PhantomType | None = None
     expected: ExpectedCounts = ExpectedCounts()
     licence: str = Field(min_length=1)
     access: AccessType
+    obtain: str = ""
     citation: str = Field(min_length=1)
     subgroups: tuple[str, ...] = ()
     age_bins: tuple[float, ...] = ()
@@ -115,12 +93,12 @@ class DatasetSpec(FrozenModel):
             raise ValueError(f"names are empty or have white space at an end: {unusable}")
         return names
 
-    @field_validator("citation")
+    @field_validator("citation", "obtain")
     @classmethod
-    def _without_address(cls, citation: str) -> str:
-        if "://" in citation or "www." in citation:
-            raise ValueError("cite the publication, not a web address")
-        return citation
+    def _without_address(cls, text: str) -> str:
+        if "://" in text or "www." in text:
+            raise ValueError("name the publication or the archive, not a web address")
+        return text
 
     @field_validator("age_bins")
     @classmethod
@@ -136,16 +114,39 @@ class DatasetSpec(FrozenModel):
             raise ValueError(f"a {self.task} data set needs at least 2 classes, got {list(self.classes)}")
         if unknown := sorted(set(self.expected.positives) - set(self.classes)):
             raise ValueError(f"expected.positives names {unknown}, which are no classes")
+        self._check_derived()
         if self.transfer_target is not None and self.role == "target":
             raise ValueError("a transfer target has no transfer_target of its own")
         if self.transfer_target == self.id:
             raise ValueError("a data set cannot be its own transfer target")
         return self
 
+    def _check_derived(self) -> None:
+        known = {normalise_name(name) for name in self.classes}
+        for name, members in self.derived.items():
+            if unknown := [member for member in members if member not in self.classes]:
+                raise ValueError(f"derived.{name} names {unknown}, which are no classes")
+            if not members or len(set(members)) != len(members):
+                raise ValueError(f"derived.{name} must name classes, each once, got {list(members)}")
+            if self.task != "multilabel" and len(members) == len(self.classes):
+                raise ValueError(f"derived.{name} names every class of a {self.task} data set: it would always hold")
+            if normalise_name(name) in known:
+                raise ValueError(f"derived.{name} has the name of a class or of another derived label")
+            known.add(normalise_name(name))
+        if self.derived and self.role == "target":
+            raise ValueError("derived labels belong to a source; a target maps its labels to them in label_map")
+        if self.label_map and self.role == "source":
+            raise ValueError("label_map belongs to a target")
+        if unknown := sorted(set(self.label_map) - set(self.classes)):
+            raise ValueError(f"label_map names {unknown}, which are no classes")
+
     @staticmethod
     def content_fields() -> tuple[str, ...]:
         """The fields that decide what an index holds; the others may be reworded without touching a result."""
-        return ("id", "task", "classes", "reader", "reader_options", "min_side", "phantom", "subgroups")
+        return (
+            "id", "task", "classes", "reader", "reader_options", "derived", "label_map", "min_side", "phantom",
+            "subgroups",
+        )  # fmt: skip
 
 
 def normalise_name(name: str) -> str:

@@ -1,6 +1,6 @@
 """The two tables of a data set: as its source wrote it, and as the benchmark uses it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -20,16 +20,20 @@ class RawTable:
     Attributes:
         frame: One row per image, in the order of the tables: ``image_id`` and ``group_id`` (canonical), ``path``
             (relative to the root, ``/``), ``label`` Int16 or ``label:<class>`` Int8 (1, 0, -1, null blank),
-            ``sub:<name>`` for each subgroup (String; age Float64; null unknown), ``split`` where a manifest names it.
+            ``label:<name>`` Int8 for each derived label, ``sub:<name>`` for each subgroup (String; age Float64; null
+            unknown), ``split`` where the source names it.
         exclusions: Rows that the layout's rules leave out, by reason.
         notices: Rows that are kept and deserve a look, by reason.
         tables: Paths of the tables, relative to the root.
+        origin: Beside ``frame``, row by row: ``table`` and ``row`` that it came from, and what a manifest declares of
+            the file (``declared:sha256``, ``declared:bytes``, ``declared:width``, ``declared:height``).
     """
 
     frame: pl.DataFrame
     exclusions: tuple[Count, ...]
     notices: tuple[Count, ...]
     tables: tuple[str, ...]
+    origin: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
 @dataclass(frozen=True)

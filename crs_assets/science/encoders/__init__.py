@@ -1,7 +1,7 @@
 """Frozen image encoders: what one is (``spec``), where its weights lie (``weights``), how it runs (``frozen``)."""
 
 from crs_assets.science.encoders.errors import EncoderMemoryError, WeightsError
-from crs_assets.science.encoders.frozen import FrozenEncoder, load_encoder
+from crs_assets.science.encoders.frozen import FrozenEncoder, load_encoder, single_threaded_tensors
 from crs_assets.science.encoders.preprocessing import prepare
 from crs_assets.science.encoders.spec import ENCODER_FOLDER, EncoderSpec, fingerprint, load_encoder_spec
 from crs_assets.science.encoders.weights import hashes, locate, verify
@@ -18,5 +18,6 @@ __all__ = [
     "load_encoder_spec",
     "locate",
     "prepare",
+    "single_threaded_tensors",
     "verify",
 ]

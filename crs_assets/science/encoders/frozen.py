@@ -82,3 +82,10 @@ def check_batch(batch: NDArray[np.uint8], spec: EncoderSpec) -> NDArray[np.uint8
             "bring each image through prepare() with this encoder's preprocessing."
         )
     return batch
+
+
+def single_threaded_tensors() -> None:
+    """Make tensor operations of the calling thread single-threaded: for threads that encode side by side."""
+    import torch
+
+    torch.set_num_threads(1)

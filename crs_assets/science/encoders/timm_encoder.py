@@ -184,12 +184,19 @@ def _pretrained(spec: EncoderSpec, mirror: Path | None) -> nn.Module:
         model = _create(spec)
     tensors = key_map.rename(read_tensors(paths[0], key_map.keep, spec.weights.format), model)
     tensors = _resampled_positions(_without_classifier(tensors, model), model, spec)
+    tensors = {**_batch_counters(model), **tensors}
     _fill(model, {key: _as_float32(tensor) for key, tensor in tensors.items()}, spec)
     return model
 
 
 def _as_float32(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _batch_counters(model: nn.Module) -> dict[str, Tensor]:
+    # Files from before PyTorch 0.4.1 lack them; inference never reads them.
+    counters = [key for key in model.state_dict() if key.endswith(".num_batches_tracked")]
+    return {key: torch.zeros((), dtype=torch.long, device="cpu") for key in counters}
 
 
 def _without_classifier(tensors: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:

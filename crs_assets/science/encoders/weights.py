@@ -50,7 +50,7 @@ def locate(spec: EncoderSpec, mirror: Path | None = None) -> tuple[Path, ...]:
     if not main.name.endswith(INDEX_SUFFIX):
         return (main,)
     keep = KEY_MAPS[spec.architecture.key_map].keep
-    shards = tuple(main.parent / name for name in _shards(main, keep))
+    shards = tuple(main.parent / name for name in wanted_shards(main, keep))
     absent = [shard.name for shard in shards if not shard.is_file()]
     if absent:
         raise WeightsError(f"{spec.id}: {main.name} needs the shard(s) {absent}; copy them beside it to {main.parent}.")
@@ -81,13 +81,11 @@ def verify(paths: Sequence[Path], spec: EncoderSpec, measure: Callable[[Path], s
         WeightsError: Naming every file that differs, what was seen and expected, and the cure.
     """
     measured = {path.name: (measure or sha256_of)(path) for path in paths}
-    expected = spec.weights.sha256
-    wanted = expected if isinstance(expected, dict) else dict.fromkeys([p.name for p in paths[:1]], expected)
     problems = [
-        f"  {path.name}: seen {measured[path.name]}, expected {wanted.get(path.name, 'an entry in weights.sha256')} "
-        f"(in {path.parent})"
+        f"  {path.name}: seen {measured[path.name]}, "
+        f"expected {expected_sha256(spec, path.name) or 'an entry in weights.sha256'} (in {path.parent})"
         for path in paths
-        if expected is not None and wanted.get(path.name) != measured[path.name]
+        if spec.weights.sha256 is not None and expected_sha256(spec, path.name) != measured[path.name]
     ]
     if problems:
         cure = (
@@ -95,6 +93,14 @@ def verify(paths: Sequence[Path], spec: EncoderSpec, measure: Callable[[Path], s
         )
         raise WeightsError("\n".join([f"{spec.id}: weights differ from the catalogue (SHA-256):", *problems, cure]))
     return measured
+
+
+def expected_sha256(spec: EncoderSpec, name: str) -> str | None:
+    """The catalogue's SHA-256 of a weight file of that name; a single one is that of the main file."""
+    expected, main = spec.weights.sha256, spec.weights.file or spec.weights.path
+    if isinstance(expected, dict):
+        return expected.get(name)
+    return expected if main is not None and Path(main).name == name else None
 
 
 def sha256_of(path: Path) -> str:
@@ -119,7 +125,7 @@ def read_tensors(
     """
     if path.name.endswith(INDEX_SUFFIX):
         tensors: dict[str, Tensor] = {}
-        for shard in _shards(path, keep):
+        for shard in wanted_shards(path, keep):
             tensors.update(read_tensors(path.parent / shard, keep))
         return tensors
     file_format = file_format or SUFFIXES.get(path.suffix)
@@ -130,6 +136,24 @@ def read_tensors(
     if not tensors:
         raise WeightsError(f"{path.name}: holds no tensor that the key map wants; is it the file of another encoder?")
     return tensors
+
+
+def wanted_shards(index: Path, keep: Callable[[str], bool]) -> list[str]:
+    """Names of the shards that hold a wanted tensor; they lie beside the index.
+
+    Raises:
+        WeightsError: If the file is no index, lists nothing wanted, or names a shard elsewhere.
+    """
+    try:
+        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise WeightsError(f"{index.name}: not an index of shards (no readable weight_map); copy it again.") from error
+    shards = sorted({shard for key, shard in weight_map.items() if keep(key)})
+    if not shards:
+        raise WeightsError(f"{index.name}: lists no tensor that the key map wants; is it the file of another encoder?")
+    if any(Path(shard).name != shard for shard in shards):
+        raise WeightsError(f"{index.name}: a shard lies outside the index's folder: {shards}.")
+    return shards
 
 
 def _read_safetensors(path: Path, keep: Callable[[str], bool]) -> dict[str, Tensor]:
@@ -187,19 +211,6 @@ def _read_onnx(path: Path, keep: Callable[[str], bool]) -> dict[str, Tensor]:
     return tensors
 
 
-def _shards(index: Path, keep: Callable[[str], bool]) -> list[str]:
-    try:
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise WeightsError(f"{index.name}: not an index of shards (no readable weight_map); copy it again.") from error
-    shards = sorted({shard for key, shard in weight_map.items() if keep(key)})
-    if not shards:
-        raise WeightsError(f"{index.name}: lists no tensor that the key map wants; is it the file of another encoder?")
-    if any(Path(shard).name != shard for shard in shards):
-        raise WeightsError(f"{index.name}: a shard lies outside the index's folder: {shards}.")
-    return shards
-
-
 def _package_candidates(spec: EncoderSpec) -> list[Path]:
     package = importlib.util.find_spec(str(spec.weights.package))
     folders = package.submodule_search_locations if package else None
@@ -237,5 +248,6 @@ def _missing(spec: EncoderSpec, candidates: Sequence[Path]) -> str:
     pin, option = (f"@{revision}", f" --revision {revision}") if revision else ("", "")
     return (
         f"{spec.id}: its weights are missing; copy {file} of {weights.repo}{pin}{terms} to {candidates[0]}. "
-        f"With access to the hub: hf download {weights.repo} {file}{option} --local-dir {folder}"
+        f"With access to the hub: crs weights fetch --encoder {spec.id} (or download = true under [weights] in "
+        f"config.toml), or: hf download {weights.repo} {file}{option} --local-dir {folder}"
     )

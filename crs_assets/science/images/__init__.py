@@ -2,6 +2,7 @@
 
 from crs_assets.science.images.decode import pixel_digest, read_image
 from crs_assets.science.images.degradations import degrade, iterate_degradations
+from crs_assets.science.images.dicom import has_burned_in_annotation, is_dicom
 from crs_assets.science.images.errors import ImageError
 from crs_assets.science.images.provenance import PixelMismatch, check_golden, library_versions, pixel_fingerprint
 from crs_assets.science.images.quality import inspect_image
@@ -14,7 +15,9 @@ __all__ = [
     "PixelMismatch",
     "check_golden",
     "degrade",
+    "has_burned_in_annotation",
     "inspect_image",
+    "is_dicom",
     "iterate_degradations",
     "library_versions",
     "load_image",

@@ -1,7 +1,8 @@
 """From the bytes of an image file to 8-bit pixels, or to a named reason why not.
 
 One decoder per format, chosen by content and never by file name: JPEG of one or three channels by libjpeg-turbo through
-simplejpeg (strict: a warning is an error), everything else by Pillow. Both are part of ``library_versions``.
+simplejpeg (strict: a warning is an error), DICOM by the optional package pydicom, everything else by Pillow. The first
+and the last are part of ``library_versions``.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
+from crs_assets.science.images.dicom import is_dicom, read_dicom
 from crs_assets.science.images.errors import ImageError
 from crs_assets.science.images.pixel_modes import to_uint8
 
@@ -41,7 +43,6 @@ _ORIENTATION_TAG = 0x0112
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _KNOWN_MAGIC = (_PNG_MAGIC, b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
 _PNG_END = b"IEND\xaeB`\x82"
-_DICOM_CHARACTER_SET = b"\x08\x00\x05\x00CS"
 _HTML_STARTS = (b"<!doctype html", b"<html")
 
 
@@ -69,6 +70,8 @@ def read_image(
     """
     data = source if isinstance(source, bytes) else read_bytes(source)
     _refuse_what_is_no_image(data)
+    if is_dicom(data):
+        return np.require(read_dicom(data, min_side=min_side, max_pixels=max_pixels), requirements=["C", "W"])
     image = _open(data)
     _check_header(image, min_side=min_side, max_pixels=max_pixels)
     if image.format in JPEG_FORMATS and image.mode in ("L", "RGB"):
@@ -108,10 +111,6 @@ def _refuse_what_is_no_image(data: bytes) -> None:
         )
     if data[:64].lstrip().lower().startswith(_HTML_STARTS):
         raise ImageError("not_an_image", "an HTML page saved as an image (an expired link?); fetch the file again.")
-    if data[128:132] == b"DICM" or _DICOM_CHARACTER_SET in data[:32]:
-        raise ImageError(
-            "dicom_unsupported", "a DICOM file; convert it to 8-bit or 16-bit PNG (window first, then invert)."
-        )
     if data.startswith(_PNG_MAGIC) and _PNG_END not in data[-(1 << 16) :]:
         raise ImageError("truncated", "a PNG file without its end marker; fetch it again.")
 

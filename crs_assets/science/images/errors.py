@@ -5,6 +5,8 @@ from typing import Literal
 ReasonType = Literal[
     "bad_reference",
     "corrupt_data",
+    "dicom_incomplete",
+    "dicom_plugin_missing",
     "dicom_unsupported",
     "empty_file",
     "git_lfs_pointer",

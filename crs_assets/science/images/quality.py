@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-FlagType = Literal["zero_variance", "extreme_aspect", "small", "black_border", "bright_corners"]
+FlagType = Literal["zero_variance", "extreme_aspect", "small", "black_border", "bright_corners", "burned_in_annotation"]
 
 EXTREME_ASPECT = 4.0
 SMALL_SIDE = 64
@@ -28,6 +28,7 @@ def inspect_image(pixels: NDArray[np.uint8]) -> tuple[FlagType, ...]:
         ``black_border`` what is brighter than black spans less than half of the area;
         ``bright_corners`` a grey image is brighter in its corners, taken together, than in its centre half, as an
         inverted film is (of upright chest radiographs about 1 in 200 is, too).
+        The flag ``burned_in_annotation`` is not in the pixels: a DICOM file states it (``has_burned_in_annotation``).
     """
     height, width = pixels.shape[:2]
     short, long = sorted((height, width))

@@ -21,8 +21,10 @@ from torch import Tensor  # noqa: TID253
 from crs_assets.science.probes.standardisation import row_blocks
 from crs_assets.science.validation import FloatArray, IntArray
 
-_RESIDENT_CELLS = 4_000_000
-"""Rotated rows up to this many cells (32 MB) are kept, in float64; above it rows are streamed, in float32."""
+_RESIDENT_CELLS = 12_000_000
+"""Rotated rows up to this many cells are kept, in float64 and float32 (144 MB); above it rows are streamed."""
+_DOUBLE_CELLS = 1_000_000
+"""Up to this many cells quasi-Newton steps cost little in float64 too."""
 
 _RANK_TOLERANCE = 1e-13
 """Eigenvalues below this share of the largest, per row, are rounding: their direction carries nothing."""
@@ -82,8 +84,8 @@ class Design:
 
     @property
     def working_dtype(self) -> torch.dtype:
-        """Precision of quasi-Newton steps: float64 where the rows are resident."""
-        return torch.float32 if self.resident is None else torch.float64
+        """Precision of quasi-Newton steps: float64 where there are few rows."""
+        return torch.float64 if self.rows * self.rank <= _DOUBLE_CELLS else torch.float32
 
     def blocks(self, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
         """Blocks of rows: rotated if resident, else as stored and centred."""
@@ -113,6 +115,19 @@ class Design:
         directions = self.directions.to(gradient.dtype)
         rotated = directions.T @ gradient[:-1].reshape(len(directions), -1)
         return torch.cat([rotated, gradient[-1].reshape(1, -1)]).reshape(-1, *gradient.shape[1:])
+
+    @property
+    def width(self) -> int:
+        """Columns of what ``blocks`` yields."""
+        return self.rank if self.resident is not None else len(self.directions)
+
+    def unfold_weights(self, product: Tensor) -> Tensor:
+        """From a product of transposed blocks (width, columns) to rotated coordinates (r, columns)."""
+        return product if self.resident is not None else self.directions.T @ product
+
+    def unfold_both(self, systems: Tensor) -> Tensor:
+        """From products (columns, width, width) of blocks with themselves to (columns, r, r)."""
+        return systems if self.resident is not None else self.directions.T @ systems @ self.directions
 
     def stored_weights(self, parameters: Tensor) -> tuple[NDArray[np.float32], FloatArray]:
         """Weights (B, K, d) float32 and intercepts (B, K) float64 on the features as stored.

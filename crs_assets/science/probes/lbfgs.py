@@ -24,6 +24,8 @@ from crs_assets.science.probes.preconditioning import SpectralPreconditioner
 
 _MEMORY = 8
 _DELTA = 0.05
+_SHRUNK = 0.9
+"""Converged problems leave when at most this share of the batch is left; until then they improve further."""
 _SHRINK = (0.1, 0.7)
 """Bounds on the factor by which a refused step is shortened."""
 _SCALE_BOUNDS = (0.2, 5.0)
@@ -74,12 +76,19 @@ class _Batch:
     history: list[Pair] = field(default_factory=list)
 
     def keep(self, which: Tensor) -> None:
-        """Drop the problems outside a mask."""
+        """Drop the problems outside these positions."""
         self.index, self.problems = self.index[which], self.problems.select(which)
         self.preconditioner = self.preconditioner.select(which)
-        self.parameters, self.gradient = self.parameters[:, which], self.gradient[:, which]
-        self.direction, self.value, self.step = self.direction[:, which], self.value[which], self.step[which]
-        self.history = [Pair(s[:, which], y[:, which], rho[which]) for s, y, rho in self.history]
+        self.parameters, self.gradient = self.parameters.index_select(1, which), self.gradient.index_select(1, which)
+        self.direction, self.value, self.step = (
+            self.direction.index_select(1, which),
+            self.value[which],
+            self.step[which],
+        )
+        self.history = [
+            Pair(pair.step.index_select(1, which), pair.change.index_select(1, which), pair.reciprocal[which])
+            for pair in self.history
+        ]
 
     def trial(self) -> Tensor:
         """Parameters at the current step along the direction."""
@@ -114,12 +123,13 @@ def minimise(objective: Objective, problems: Problems, start: Tensor, *, gap: fl
     for passes in range(1, max_passes + 1):
         decrement = batch.decrement()
         converged = decrement <= gap * batch.value
-        leaving = converged if passes < max_passes else torch.ones_like(converged)
-        if leaving.any():
-            _record(done, batch, leaving, decrement, converged, passes)
-            if leaving.all():
-                break
-            batch.keep(~leaving)
+        left = int((~converged).sum())
+        if not left or passes == max_passes:
+            _record(done, batch, torch.ones_like(converged), decrement, converged, passes)
+            break
+        if left <= _SHRUNK * len(converged):
+            _record(done, batch, converged, decrement, converged, passes)
+            batch.keep(torch.nonzero(~converged)[:, 0])
         _advance(objective, batch)
     return done
 

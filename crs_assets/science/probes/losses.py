@@ -51,19 +51,23 @@ class Loss(ABC):
     curvature: Tensor
 
     @abstractmethod
-    def value(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:
+    def targets(self, rows: slice, problems: Problems, dtype: torch.dtype) -> Tensor:
+        """What the methods below need of the labels of a block of rows."""
+
+    @abstractmethod
+    def value(self, logits: Tensor, targets: Tensor) -> Tensor:
         """(B,) float64: contribution of a block of rows to the loss."""
 
     @abstractmethod
-    def probability(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:
+    def probability(self, logits: Tensor, targets: Tensor) -> Tensor:
         """(m, B, K) predicted probabilities; of a sigmoid, the probability of the label that the row does not have."""
 
     @abstractmethod
-    def residual(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:
+    def residual(self, probability: Tensor, targets: Tensor) -> Tensor:
         """(m, B, K) derivative of the loss by the logits."""
 
     @abstractmethod
-    def bend(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:
+    def bend(self, probability: Tensor, targets: Tensor) -> Tensor:
         """(m, B, K) what ``diagonal`` and ``curve`` need of the second derivative, computed once per point."""
 
     @abstractmethod
@@ -78,12 +82,11 @@ class Loss(ABC):
     def mean_block(self, bend: Tensor) -> Tensor:
         """(B, K, K) second derivative of the loss by the logits, summed over rows."""
 
-    def intercept_step(self, logits: Tensor, problems: Problems) -> Tensor:
+    def intercept_step(self, logits: Tensor, targets: Tensor) -> Tensor:
         """(B, K) Newton step of the intercepts at fixed weights, to be subtracted; logits are those of all rows."""
-        rows = slice(0, len(logits))
-        probability = self.probability(logits, rows, problems)
-        slope = self.residual(probability, rows, problems).sum(0)
-        block = self.mean_block(self.bend(probability, rows, problems))
+        probability = self.probability(logits, targets)
+        slope = self.residual(probability, targets).sum(0)
+        block = self.mean_block(self.bend(probability, targets))
         blind = torch.full_like(block, 1 / self.outputs) if self.outputs > 1 else torch.zeros_like(block)
         return self.project(torch.linalg.lstsq(block + blind, slope[..., None]).solution[..., 0])
 
@@ -102,24 +105,26 @@ class SigmoidLoss(Loss):
         observed = ~torch.isnan(labels)
         counts = observed.sum(0, dtype=torch.float64)
         rate = (labels == 1).sum(0, dtype=torch.float64) / counts
-        self._weight = observed.to(torch.float64) / counts
-        self._sign = torch.where(observed, 2 * labels.nan_to_num() - 1, torch.zeros_like(labels)).to(torch.float64)
+        sign = 2 * labels.nan_to_num() - 1
+        self._signed_weight = torch.where(observed, sign / counts, 0).to(torch.float64)
         self.initial = torch.logit(rate)[:, None]
         self.curvature = (rate * (1 - rate))[:, None, None]
 
-    def value(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102
-        loss = softplus(-logits[..., 0] * self._signs(logits, rows, problems))
-        return (loss * self._weights(logits, rows, problems)).sum(0, dtype=torch.float64)
+    def targets(self, rows: slice, problems: Problems, dtype: torch.dtype) -> Tensor:
+        """(m, B) weight of the row, with the sign of its label; 0 where not observed."""
+        return self._signed_weight[rows].to(dtype).index_select(1, problems.target)
 
-    def probability(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102
-        return torch.sigmoid(-logits * self._signs(logits, rows, problems)[..., None])
+    def value(self, logits: Tensor, targets: Tensor) -> Tensor:  # noqa: D102
+        return (softplus(-logits[..., 0] * targets.sign()) * targets.abs()).sum(0, dtype=torch.float64)
 
-    def residual(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102
-        signed = self._signs(probability, rows, problems) * self._weights(probability, rows, problems)
-        return -probability * signed[..., None]
+    def probability(self, logits: Tensor, targets: Tensor) -> Tensor:  # noqa: D102
+        return torch.sigmoid(-logits * targets.sign()[..., None])
 
-    def bend(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102
-        return probability * (1 - probability) * self._weights(probability, rows, problems)[..., None]
+    def residual(self, probability: Tensor, targets: Tensor) -> Tensor:  # noqa: D102
+        return -probability * targets[..., None]
+
+    def bend(self, probability: Tensor, targets: Tensor) -> Tensor:  # noqa: D102
+        return probability * (1 - probability) * targets.abs()[..., None]
 
     def diagonal(self, bend: Tensor) -> Tensor:  # noqa: D102
         return bend
@@ -129,12 +134,6 @@ class SigmoidLoss(Loss):
 
     def mean_block(self, bend: Tensor) -> Tensor:  # noqa: D102
         return bend.sum(0)[..., None]
-
-    def _signs(self, like: Tensor, rows: slice, problems: Problems) -> Tensor:
-        return self._sign[rows].index_select(1, problems.target).to(like.dtype)
-
-    def _weights(self, like: Tensor, rows: slice, problems: Problems) -> Tensor:
-        return self._weight[rows].index_select(1, problems.target).to(like.dtype)
 
 
 class SoftmaxLoss(Loss):
@@ -149,20 +148,23 @@ class SoftmaxLoss(Loss):
         self.initial = self.project(rate.log()[None])
         self.curvature = (torch.diag(rate) - torch.outer(rate, rate))[None]
 
-    def value(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102, ARG002
-        of_label = torch.einsum("mbk,mk->b", logits, self._one_hot[rows].to(logits.dtype))
-        total = torch.logsumexp(logits, 2).sum(0, dtype=torch.float64)
-        return (total - of_label) / self._rows
+    def targets(self, rows: slice, problems: Problems, dtype: torch.dtype) -> Tensor:  # noqa: ARG002
+        """(m, K) one-hot classes, the same for every problem."""
+        return self._one_hot[rows].to(dtype)
 
-    def probability(self, logits: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102, ARG002
+    def value(self, logits: Tensor, targets: Tensor) -> Tensor:  # noqa: D102
+        of_label = torch.einsum("mbk,mk->b", logits, targets)
+        return (torch.logsumexp(logits, 2).sum(0, dtype=torch.float64) - of_label) / self._rows
+
+    def probability(self, logits: Tensor, targets: Tensor) -> Tensor:  # noqa: D102, ARG002
         return torch.softmax(logits, 2)
 
-    def residual(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102, ARG002
-        of_label = self._one_hot[rows].to(probability.dtype)[:, None]
+    def residual(self, probability: Tensor, targets: Tensor) -> Tensor:  # noqa: D102
+        of_label = targets[:, None]
         others = probability * (1 - of_label)  # p - 1 of the label would lose the digits of a small 1 - p
         return (others - of_label * others.sum(2, keepdim=True)) / self._rows
 
-    def bend(self, probability: Tensor, rows: slice, problems: Problems) -> Tensor:  # noqa: D102, ARG002
+    def bend(self, probability: Tensor, targets: Tensor) -> Tensor:  # noqa: D102, ARG002
         return probability
 
     def diagonal(self, bend: Tensor) -> Tensor:  # noqa: D102

@@ -19,7 +19,7 @@ from torch import Tensor  # noqa: TID253
 from crs_assets.science.probes.lbfgs import Progress
 from crs_assets.science.probes.losses import Problems
 from crs_assets.science.probes.objective import Evaluation, Objective, inner
-from crs_assets.science.probes.preconditioning import DiagonalPreconditioner
+from crs_assets.science.probes.preconditioning import DiagonalPreconditioner, FactoredPreconditioner
 
 _ARMIJO = 1e-4
 _MAX_HALVINGS = 30
@@ -39,11 +39,13 @@ class NewtonStep(NamedTuple):
         direction: (r + 1, B, K).
         decrement: (B,) float64, half of g'H^-1 g.
         products: (B,) int64, Hessian products taken.
+        factored: Whether some system needed its Hessian factored: the next step then starts with that.
     """
 
     direction: Tensor
     decrement: Tensor
     products: Tensor
+    factored: bool
 
 
 def polish(objective: Objective, problems: Problems, start: Tensor, *, gap: float, max_steps: int) -> Progress:
@@ -62,10 +64,12 @@ def polish(objective: Objective, problems: Problems, start: Tensor, *, gap: floa
     zeros = torch.zeros(batch, dtype=torch.float64, device=start.device)
     done = Progress(start.clone(), zeros + torch.inf, zeros.clone(), zeros.to(torch.int64), zeros > 0)
     active = torch.arange(batch, device=start.device)
+    factored = False
     for _ in range(max_steps):
         current, subset = done.parameters[:, active], problems.select(active)
         seen = objective.evaluate(current, subset, keep_logits=True)
-        step = _newton_step(objective, seen, subset)
+        step = _newton_step(objective, seen, subset, factor_at_once=factored)
+        factored = step.factored
         moved = _line_search(objective, seen, step, current, subset)
         done.parameters[:, active] = moved
         done.decrement[active], done.value[active] = step.decrement, seen.value
@@ -78,7 +82,7 @@ def polish(objective: Objective, problems: Problems, start: Tensor, *, gap: floa
     return done
 
 
-def _newton_step(objective: Objective, seen: Evaluation, problems: Problems) -> NewtonStep:
+def _newton_step(objective: Objective, seen: Evaluation, problems: Problems, *, factor_at_once: bool) -> NewtonStep:
     """Solve ``H x = -g`` by conjugate gradients; a problem leaves once its own residual is small.
 
     The system is solved in float32 to a residual of a few per cent, on a gradient scaled to length 1: the outer step,
@@ -89,16 +93,21 @@ def _newton_step(objective: Objective, seen: Evaluation, problems: Problems) -> 
     system = _System.start(objective, seen.gradient / length, bend, problems)
     solution = torch.zeros_like(seen.gradient)
     products = torch.zeros(len(problems), dtype=torch.int64, device=bend.device)
-    for _ in range(_MAX_INNER):
+    patience = 0 if factor_at_once else FactoredPreconditioner.cost(objective.design)
+    factored = False
+    for product in range(_MAX_INNER):
+        if product == patience and FactoredPreconditioner.fits(objective.design, system.bend):
+            system.restart(FactoredPreconditioner(objective, system.bend, system.problems))
+            factored = True
         running = system.advance(objective)
         products[system.index] += 1
         solution[:, system.index] = system.solution.to(torch.float64)
         if not bool(running.any()):
             break
         if int(running.sum()) <= _SHRUNK * len(running):
-            system.keep(running)
+            system.keep(torch.nonzero(running)[:, 0])
     solution *= length
-    return NewtonStep(solution, -inner(seen.gradient, solution) / 2, products)
+    return NewtonStep(solution, -inner(seen.gradient, solution) / 2, products, factored)
 
 
 @dataclass
@@ -120,7 +129,7 @@ class _System:
     index: Tensor
     problems: Problems
     bend: Tensor
-    preconditioner: DiagonalPreconditioner
+    preconditioner: DiagonalPreconditioner | FactoredPreconditioner
     solution: Tensor
     rest: Tensor
     direction: Tensor
@@ -153,12 +162,21 @@ class _System:
         self.size = torch.where(moving, size, 0)
         return moving & (size > self.target)
 
+    def restart(self, preconditioner: FactoredPreconditioner) -> None:
+        """Go on from the solution so far with a better preconditioner; the goal is kept in the new norm."""
+        reached = self.size / self.target
+        self.preconditioner = preconditioner
+        self.direction = preconditioner.apply(self.rest)
+        self.size = inner(self.rest, self.direction)
+        self.target = self.size / reached.clamp(min=1)
+
     def keep(self, which: Tensor) -> None:
-        """Drop the systems outside a mask."""
+        """Drop the systems outside these positions."""
         self.index, self.problems = self.index[which], self.problems.select(which)
-        self.bend, self.preconditioner = self.bend[:, which], self.preconditioner.select(which)
-        self.solution, self.rest = self.solution[:, which], self.rest[:, which]
-        self.direction, self.size, self.target = self.direction[:, which], self.size[which], self.target[which]
+        self.bend, self.preconditioner = self.bend.index_select(1, which), self.preconditioner.select(which)
+        self.solution, self.rest = self.solution.index_select(1, which), self.rest.index_select(1, which)
+        self.direction = self.direction.index_select(1, which)
+        self.size, self.target = self.size[which], self.target[which]
 
 
 def _ratio(numerator: Tensor, denominator: Tensor, where: Tensor) -> Tensor:
@@ -178,11 +196,11 @@ def _line_search(
 ) -> Tensor:
     """Halve each problem's step until its value falls enough (Armijo); only logits are touched, no row."""
     logits, change = _known(seen.logits), objective.logits(step.direction)
-    length = torch.ones_like(seen.value)
+    targets, length = objective.targets(problems), torch.ones_like(seen.value)
     noise = _VALUE_NOISE * seen.value.abs()
     for _ in range(_MAX_HALVINGS):
         factor = length[:, None]
-        value = objective.value_at(logits + change * factor, current + step.direction * factor, problems)
+        value = objective.value_at(logits + change * factor, current + step.direction * factor, problems, targets)
         enough = value <= seen.value - 2 * _ARMIJO * length * step.decrement + noise
         if enough.all():
             break
@@ -196,12 +214,13 @@ def settle_intercepts(objective: Objective, problems: Problems, parameters: Tens
     The rows are passed over once. A step that would raise a problem's value is not taken.
     """
     seen = objective.evaluate(parameters, problems, keep_logits=True)
+    targets = objective.targets(problems)
     logits, value, settled = _known(seen.logits), seen.value, parameters.clone()
     for _ in range(_INTERCEPT_STEPS):
-        trial_shift = objective.loss.intercept_step(logits, problems)
+        trial_shift = objective.loss.intercept_step(logits, targets)
         trial = settled.clone()
         trial[-1] -= trial_shift
-        trial_value = objective.value_at(logits - trial_shift, trial, problems)
+        trial_value = objective.value_at(logits - trial_shift, trial, problems, targets)
         better = (trial_value <= value)[:, None]
         shift = torch.where(better, trial_shift, 0)
         settled[-1] -= shift

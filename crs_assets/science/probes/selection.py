@@ -125,5 +125,7 @@ def _binary_loss(logits: FloatArray, labels: NDArray[np.generic]) -> tuple[Float
     values = labels.astype(np.float64)
     observed = np.isfinite(values)
     sign = np.where(values == 1, 1.0, -1.0)
-    loss = np.where(observed[:, None], np.logaddexp(0.0, -logits * sign[:, None]), 0.0)
+    # A label that was not fitted has NaN logits, and keeps them as its loss.
+    with np.errstate(invalid="ignore"):
+        loss = np.where(observed[:, None], np.logaddexp(0.0, -logits * sign[:, None]), 0.0)
     return loss.sum(axis=0), observed.sum(axis=0).astype(np.float64)

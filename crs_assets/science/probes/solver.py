@@ -18,6 +18,8 @@ _QUASI_NEWTON_PASSES = 35
 """Well-conditioned problems finish within 10 to 20 passes; beyond this a Newton step is cheaper than waiting."""
 _MARGIN = 0.1
 """Quasi-Newton steps estimate the decrement with an approximate Hessian, so they aim this much below the gap."""
+_CONFIRMED = 0.25
+"""The same estimate from float64 gradients: below this share of the gap the fit is done."""
 _WORKING_BYTES = 256 * 2**20
 """Memory for the Newton steps of the problems that are taken together."""
 
@@ -52,17 +54,16 @@ def solve_set(
     progress = _minimise(objective, problems, gap=gap, max_iterations=max_iterations)
     progress.parameters = _settled(objective, problems, progress.parameters)
     final = objective.evaluate(progress.parameters, problems)
-    decrement = _decrement(objective, problems, progress, final)
     grid = (len(lambdas), -1)
     weights, intercepts = objective.design.stored_weights(progress.parameters)
     return SetFits(
         weights=weights.reshape(len(lambdas), -1, features.shape[1]),
         intercepts=intercepts.reshape(grid),
         objective=final.value.cpu().numpy().reshape(grid),
-        newton_decrement=decrement.cpu().numpy().reshape(grid),
+        newton_decrement=progress.decrement.cpu().numpy().reshape(grid),
         duality_gap=_duality_gap(final, problems).cpu().numpy().reshape(grid),
         passes=progress.passes.cpu().numpy().reshape(grid),
-        converged=(decrement <= gap * final.value).cpu().numpy().reshape(grid),
+        converged=(progress.decrement <= gap * final.value).cpu().numpy().reshape(grid),
     )
 
 
@@ -92,6 +93,8 @@ def _minimise(objective: Objective, problems: Problems, *, gap: float, max_itera
     working = start.to(objective.design.working_dtype)
     progress = minimise(objective, problems, working, gap=_MARGIN * gap, max_passes=first_passes)
     progress.parameters = progress.parameters.to(torch.float64)
+    if working.dtype == torch.float32:
+        _confirm(objective, problems, progress, gap)
     left = torch.nonzero(~progress.converged)[:, 0]
     steps = max_iterations - first_passes
     for group in torch.split(left, _group_size(objective)) if steps and len(left) else ():
@@ -116,15 +119,15 @@ def _settled(objective: Objective, problems: Problems, parameters: Tensor) -> Te
     )
 
 
-def _decrement(objective: Objective, problems: Problems, progress: Progress, final: Evaluation) -> Tensor:
-    """The decrement on record, or the preconditioner's estimate of it in float64 where that is larger.
-
-    Quasi-Newton steps on streamed rows saw float32 gradients. Newton steps had exact ones, and went one step further.
-    """
+def _confirm(objective: Objective, problems: Problems, progress: Progress, gap: float) -> None:
+    """Repeat in float64 what quasi-Newton steps concluded in float32; what fails goes on to Newton steps."""
+    seen = objective.evaluate(progress.parameters, problems)
     preconditioner = SpectralPreconditioner.build(objective.design, objective.loss, problems)
-    preconditioner.update(final.curvature, torch.ones_like(progress.converged))
-    estimate = inner(final.gradient, preconditioner.apply(final.gradient)) / 2
-    return torch.where(progress.converged, progress.decrement.maximum(estimate), progress.decrement)
+    preconditioner.update(seen.curvature, torch.ones_like(progress.converged))
+    estimate = inner(seen.gradient, preconditioner.apply(seen.gradient)) / 2
+    progress.decrement = progress.decrement.maximum(estimate)
+    progress.converged &= estimate <= _CONFIRMED * gap * seen.value
+    progress.passes += 1
 
 
 def _duality_gap(seen: Evaluation, problems: Problems) -> Tensor:

@@ -51,7 +51,11 @@ def test_every_shipped_entry_loads(name):
     if spec.transfer_target:
         target = load_dataset_spec(CATALOG / f"{spec.transfer_target}.toml")
         assert target.role == "target"
-        assert set(spec.classes) & set(target.classes)
+        assert set(spec.classes) & set(target.classes) or set(target.label_map.values()) <= {
+            *spec.classes,
+            *spec.derived,
+        }
+    assert spec.phantom or spec.obtain
 
 
 def test_the_articles_counts():
@@ -88,6 +92,14 @@ def test_every_layout_has_a_reader_and_options():
         ({"role": "target", "transfer_target": "b"}, "no transfer_target of its own"),
         ({"expected": {"positives": {"c": 3}}}, "no classes"),
         ({"min_side": 0}, "min_side"),
+        ({"obtain": "www.example.org"}, "web address"),
+        ({"derived": {"any": ["a", "c"]}}, r"derived.any names \['c'\]"),
+        ({"derived": {"any": []}}, "must name classes"),
+        ({"derived": {"A": ["b"]}}, "name of a class"),
+        ({"derived": {"any": ["a", "b"]}}, "would always hold"),
+        ({"role": "target", "derived": {"any": ["a"]}}, "belong to a source"),
+        ({"label_map": {"a": "x"}}, "belongs to a target"),
+        ({"role": "target", "label_map": {"c": "x"}}, r"label_map names \['c'\]"),
         ({"licence": None}, "licence"),
     ],
 )
@@ -108,6 +120,8 @@ def test_wording_is_no_content(entry):
     filtered = load_dataset_spec(entry(reader_options={"views": ["PA"]}))
     content = [one.model_dump(include=set(one.content_fields())) for one in (spec, reworded, filtered)]
     assert content[0] == content[1] != content[2]
+    derived = load_dataset_spec(entry(derived={"any": ["a"]}))
+    assert derived.model_dump(include=set(derived.content_fields())) != content[0]
 
 
 def test_names_are_compared_without_case_and_spacing():

@@ -1,5 +1,6 @@
 """Key maps on tiny networks: timm's tensors under the published names come back as they were."""
 
+import numpy as np
 import timm
 import torch
 
@@ -87,3 +88,28 @@ def test_a_graph_without_its_positions_leaves_them_missing():
     )
     published = {key: tensor for key, tensor in onnx_names(model).items() if not key.startswith("onnx::Concat")}
     assert "pos_embed" not in KEY_MAPS["onnx_dinov2"].rename(published, model)
+
+
+def test_chunked_dinov2_training_files_number_blocks_through_all_chunks():
+    tensors = {"blocks.0.0.norm1.bias": torch.ones(1), "blocks.3.11.norm1.bias": torch.ones(1)}
+    renamed = KEY_MAPS["dinov2"].rename(tensors, torch.nn.Module())
+    assert set(renamed) == {"blocks.0.norm1.bias", "blocks.11.norm1.bias"}
+
+
+def test_panderms_fixed_positions_are_computed_where_the_file_has_none():
+    model = timm.create_model("vit_tiny_patch16_224", num_classes=0, img_size=32, embed_dim=32, depth=1, num_heads=4)
+    positions = KEY_MAPS["panderm"].rename({"encoder.norm.bias": torch.ones(32)}, model)["pos_embed"]
+    # MoCo v3 at 2 x 2 patches of width 32, in numpy: 8 frequencies, the first index slowest, none for the class token.
+    frequencies = 1 / 10000 ** (np.arange(8) / 8)
+    slow, fast = np.array([0, 0, 1, 1])[:, None] * frequencies, np.array([0, 1, 0, 1])[:, None] * frequencies
+    patches = np.concatenate([np.sin(slow), np.cos(slow), np.sin(fast), np.cos(fast)], axis=1)
+    np.testing.assert_allclose(positions[0], np.concatenate([np.zeros((1, 32)), patches]), rtol=0, atol=1e-6)
+
+
+def test_panderms_keys_get_a_zero_bias_and_a_lone_half_none():
+    model = timm.create_model("vit_tiny_patch16_224", num_classes=0, img_size=32, embed_dim=32, depth=1, num_heads=4)
+    halves = {"blocks.0.attn.q_bias": torch.full((2,), 3.0), "blocks.0.attn.v_bias": torch.full((2,), 5.0)}
+    rename = KEY_MAPS["panderm"].rename
+    assert rename(halves, model)["blocks.0.attn.qkv.bias"].tolist() == [3, 3, 0, 0, 5, 5]
+    for name, tensor in halves.items():
+        assert rename({name: tensor}, model).keys() == {"pos_embed"}

@@ -96,6 +96,7 @@ def test_streamed_rows_reach_the_same_minimum(monkeypatch):
     y = np.column_stack([binary_labels(x, labels=2), x[:, 0] > np.median(x[:, 0])])
     resident, _, scale = fit(x, y)
     monkeypatch.setattr(design, "_RESIDENT_CELLS", 0)
+    monkeypatch.setattr(design, "_DOUBLE_CELLS", 0)
     streamed, _, _ = fit(x, y)
     assert streamed.converged.all()
     for p, penalty in enumerate(LAMBDAS):
@@ -114,9 +115,27 @@ def test_streamed_softmax_reaches_the_same_minimum(monkeypatch):
     y = classes(x, 3)
     resident, _, _ = fit(x, y)
     monkeypatch.setattr(design, "_RESIDENT_CELLS", 0)
+    monkeypatch.setattr(design, "_DOUBLE_CELLS", 0)
     streamed, _, _ = fit(x, y)
     assert streamed.converged.all()
     np.testing.assert_allclose(streamed.objective, resident.objective, rtol=GAP)
+
+
+@pytest.mark.parametrize("cells", [0, 10**6])
+def test_factored_systems_reach_the_same_minimum(monkeypatch, cells):
+    from crs_assets.science.probes import design, preconditioning
+
+    x = features(300, 30)
+    separable = np.column_stack([binary_labels(x, labels=1), x[:, 0] > np.median(x[:, 0])])
+    for y in (separable, classes(x, 4)):
+        plain, _, _ = fit(x, y)
+        with monkeypatch.context() as patch:
+            patch.setattr(preconditioning.FactoredPreconditioner, "cost", staticmethod(lambda _: 1))
+            patch.setattr(design, "_RESIDENT_CELLS", cells)
+            factored, _, _ = fit(x, y)
+        assert factored.converged.all()
+        np.testing.assert_allclose(factored.objective, plain.objective, rtol=GAP)
+        assert factored.passes[0, 0].max() < plain.passes[0, 0].max()
 
 
 def test_the_two_backends_agree():

@@ -1,0 +1,78 @@
+"""Errors that a person can mend, and how an error is told without telling on a patient."""
+
+import re
+import traceback
+
+import polars as pl
+
+from crs_assets.resources.artifact_store import StoreError
+from crs_assets.resources.bench import Bench
+from crs_assets.resources.data_roots import DataRootError
+from crs_assets.science.datasets import DatasetError
+from crs_assets.science.encoders.errors import EncoderMemoryError, WeightsError
+from crs_assets.science.images import ImageError
+from crs_assets.science.labels import LabelError
+from crs_assets.science.panel import PanelError
+from crs_assets.science.phantoms import PhantomError
+from crs_assets.science.toml_models import CatalogError
+from crs_assets.stages.data import DatasetIndex, read_index
+from crs_assets.stages.stage import Refused
+
+# Their messages say what was seen, what was expected and what to do; a traceback would add nothing.
+MENDABLE = (
+    CatalogError,
+    DataRootError,
+    DatasetError,
+    EncoderMemoryError,
+    ImageError,
+    LabelError,
+    PanelError,
+    PhantomError,
+    Refused,
+    StoreError,
+    WeightsError,
+)
+WITHHELD = "<withheld>"
+
+
+def tell(bench: Bench, error: Exception) -> str:
+    """One message for logs and failures: ids, file names and paths of images are withheld, whoever raised the error."""
+    return withhold(bench, f"{type(error).__name__}: {error}")
+
+
+def tell_where(bench: Bench, error: Exception) -> str:
+    """The message, and for an error that nobody foresaw the lines of code that it came through."""
+    if isinstance(error, MENDABLE):
+        return tell(bench, error)
+    return f"{tell(bench, error)}\n{''.join(traceback.format_tb(error.__traceback__))}"
+
+
+def withhold(bench: Bench, text: str) -> str:
+    """Replace whatever names an image, a group or a file of any image set of the suite."""
+    for image_set in bench.suite.image_sets:
+        root = re.escape(str(bench.roots.path(image_set)))
+        text = re.sub(rf"{root}/[^\s'\",;]+", WITHHELD, text)
+    names = {name for image_set in bench.suite.image_sets for name in _names(bench, image_set)}
+    words = re.split(r"([\s'\",;:()\[\]{}=]+)", text)
+    return "".join(WITHHELD if _is_named(word, names) else word for word in words)
+
+
+def _is_named(word: str, names: set[str]) -> bool:
+    return any(part in names for part in (word, *word.split("/"), word.rstrip(".")) if part)
+
+
+def _names(bench: Bench, image_set: str) -> set[str]:
+    """Everything that stands for one image or patient in the index: ids with and without prefix, paths, file names."""
+    if DatasetIndex().version(bench, image_set) is None:
+        return set()
+    index = read_index(bench, image_set)
+    image, group, path = pl.col("image_id"), pl.col("group_id"), pl.col("path")
+    columns = index.select(
+        image,
+        group,
+        path,
+        key=image.str.strip_prefix(f"{image_set}/"),
+        name=path.str.split("/").list.last(),
+        of_group=group.str.strip_prefix(f"{image_set}::"),
+    )
+    return {value for column in columns for value in column.to_list()}
