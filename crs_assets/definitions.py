@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 
 from crs_assets.assets.graph import build_assets
+from crs_assets.automation.releases import build_release_sensor
 from crs_assets.automation.triggers import build_job, build_schedule, build_sensor
 from crs_assets.partitions import build_partitions
 from crs_assets.resources.bench import default_resources
@@ -45,7 +46,7 @@ def build_defs(suite: str | Path | None = None, *, home: Path | None = None, **r
         return dg.Definitions(
             assets=assets,
             jobs=[job],
-            sensors=[build_sensor(job, partitions)],
+            sensors=[build_sensor(job, partitions), build_release_sensor()],
             schedules=[build_schedule(job)],
             resources=bound,
             executor=dg.in_process_executor,

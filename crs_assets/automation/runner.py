@@ -185,6 +185,9 @@ class Runner:
             tags=tags,
             raise_on_error=False,
         )
+        if _was_interrupted(result):
+            # Dagster turns Ctrl-C and termination into a failed step; the rest of the suite must not go on after it.
+            raise KeyboardInterrupt
         if not result.success:
             self._summary.failed.append(f"{step.name}: {_failure(result)}")
         for stage, parts in before:
@@ -205,6 +208,11 @@ class Runner:
 
     def _key(self, stage: Stage) -> dg.AssetKey:
         return dg.AssetKey([self._bench.suite.id, stage.name])
+
+
+def _was_interrupted(result: Any) -> bool:
+    errors = (event.step_failure_data.error for event in result.get_step_failure_events())
+    return any(error and error.cls_name == dg.DagsterExecutionInterruptedError.__name__ for error in errors)
 
 
 def _failure(result: Any) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor, nn  # noqa: TID253
 from torch.nn import functional  # noqa: TID253
 
 from crs_assets.science.encoders.errors import EncoderMemoryError, WeightsError
+from crs_assets.science.encoders.folding import folded
 from crs_assets.science.encoders.frozen import NumericMode, check_batch
 from crs_assets.science.encoders.key_maps import KEY_MAPS
 from crs_assets.science.encoders.spec import EncoderSpec
@@ -20,8 +21,12 @@ GAP_LN_EPSILON = 1e-6  # RETFound: torch.nn.LayerNorm(eps=1e-6) of the MAE code 
 NAMED_KEYS = 5
 
 
-def load_timm_encoder(spec: EncoderSpec, mirror: Path | None, device: str, numeric_mode: NumericMode) -> "TimmEncoder":
+def load_timm_encoder(
+    spec: EncoderSpec, mirror: Path | None, device: str, numeric_mode: NumericMode, *, fold: bool = True
+) -> "TimmEncoder":
     """Build the network and fill it; see ``frozen.load_encoder``.
+
+    ``fold=False`` leaves batch norms as they are published, for comparison to the bit with other code.
 
     Raises:
         WeightsError: If weights are missing, changed, or do not fill the network exactly.
@@ -29,6 +34,8 @@ def load_timm_encoder(spec: EncoderSpec, mirror: Path | None, device: str, numer
     """
     model = _untrained(spec, spec.untrained_seed) if spec.untrained_seed is not None else _pretrained(spec, mirror)
     _check_facts(model, spec)
+    if fold and not _has_tokens(model):
+        model = folded(model.eval(), spec.preprocessing.input_size)
     return TimmEncoder(spec, model, device, numeric_mode)
 
 

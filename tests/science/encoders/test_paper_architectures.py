@@ -11,10 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from crs_assets.science.encoders.spec import ENCODER_FOLDER, load_encoder_spec
 from crs_assets.science.encoders.timm_encoder import TimmEncoder, _check_facts
 
-# Parameters in millions, features, blocks or stages, input in pixels, 10^9 multiply-adds: measured once on the networks of
-# the authors' code or timm's. Worked out by hand from those: a projection adds 768 x 512 weights and 512 zeros; 224 for
-# 518 px takes away 1,113 positions of 768; L/14 for L/16 is -184,320 (patches) + 61,440 (positions) + 49,152 (layer scale)
-# parameters, and 257 tokens cost 12 d^2 each and 2 x 257^2 d together in each of 24 blocks, d = 1,024.
+# Parameters in millions, features, blocks or stages, input in pixels, 10^9 multiply-adds: measured once on the networks
+# of the authors' code or timm's. Worked out by hand from those: a projection adds 768 x 512 weights and 512 zeros; 224
+# for 518 px takes away 1,113 positions of 768; L/14 for L/16 is -184,320 (patches) + 61,440 (positions) + 49,152 (layer
+# scale) parameters, and 257 tokens cost 12 d^2 each and 2 x 257^2 d together in each of 24 blocks, d = 1,024.
 FIGURES = {
     "resnet50": (23.5, 2048, 4, 224, 4.1),
     "resnet50-tv": (23.5, 2048, 4, 224, 4.1),
