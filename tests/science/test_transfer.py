@@ -11,6 +11,7 @@ from crs_assets.science.evaluation import Scored, align_target_labels, class_row
 from crs_assets.science.labels import evaluation_labels
 from crs_assets.science.protocol import load_protocol
 from crs_assets.science.splits import eligible_target_classes
+from crs_assets.science.suite import load_suite
 from crs_assets.science.transfer import (
     TransferError,
     derived_labels,
@@ -211,3 +212,25 @@ def test_the_order_of_columns_never_matters(rng, source):
     np.testing.assert_array_equal(list(seen[0].values()), list(seen[1].values()))
     by_hand = roc_auc_score(cells["Mass"], logits[:, fitted_labels(source).classes.index("Mass")])
     assert seen[0]["Mass"] == pytest.approx(by_hand, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("suite", "expected"),
+    [
+        ("paper", {"chexpert": ("multilabel", 14)}),
+        ("demo", {"demo-chest": ("multilabel", 14)}),
+        (
+            "open",
+            {"ham10000": ("multilabel", 1), "nih-chestxray14": ("multilabel", 1), "retinamnist": ("ordinal", 5)},
+        ),
+    ],
+)
+def test_the_shipped_transfers(suite, expected):
+    """Kind of problem at the target, and how many labels the two share."""
+    loaded = load_suite(suite)
+    seen = {}
+    for name, source in loaded.datasets.items():
+        if source.transfer_target:
+            other = loaded.targets[source.transfer_target]
+            seen[name] = (transfer_labels(source, other).task, len(mapped_labels(source, other)))
+    assert seen == expected

@@ -1,6 +1,7 @@
 import hashlib
 
 import numpy as np
+import polars as pl
 import pytest
 
 from crs_assets.science.datasets import DatasetError, build_index, read_table
@@ -118,3 +119,14 @@ def test_the_altered_copy_is_refused(shared_data, spec):
     raw = read_table(root, spec(reader_options={"file": "pneumoniamnist.npz"}))
     assert raw.frame.height == 3882 + 524 + 624
     assert (raw.frame["label"] == 0).sum() == 388 + 135 + 234
+
+
+def test_exact_copies_inside_an_archive(shared_data, spec):
+    """26 pictures of the copy occur more than once, 8 of them in two official splits: copies share a group."""
+    root, copy = shared_data / "medmnist_pneumonia", spec(reader_options={"file": "pneumoniamnist.npz"})
+    frame = build_index(read_table(root, copy), root, copy, workers=1).frame
+    copies = frame.filter(frame["pixel_digest"].is_duplicated())
+    assert copies["pixel_digest"].n_unique() == 26
+    groups = copies.group_by("pixel_digest").agg(pl.col("group_id").n_unique(), pl.col("path").str.extract(r"#(\w+)_"))
+    assert (groups["group_id"] == 1).all()
+    assert groups.filter(pl.col("path").list.n_unique() > 1).height == 8
