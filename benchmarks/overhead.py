@@ -48,10 +48,10 @@ def through_dagster(suite: str, home: Path) -> float:
     resources = default_resources(suite, Home(home))
     with dg.build_resources({"bench": resources["bench"]}) as resolved:
         bench: Bench = resolved.bench.resolve()
-    assets = list(build_defs(suite, home=home).assets or ())
+    job = build_defs(suite, home=home).resolve_implicit_global_asset_job_def()
     began = time.perf_counter()
     with dg.DagsterInstance.local_temp(str(home / "dagster-temp")) as instance:
-        summary = Runner(instance, assets, resources, bench).run(Selection(), freeze_if_missing=True)
+        summary = Runner(instance, job, bench).run(Selection(), freeze_if_missing=True)
     if summary.failed:
         raise SystemExit("\n".join(summary.failed))
     return time.perf_counter() - began
@@ -99,7 +99,8 @@ def main() -> None:
         "versions": {name: version(name) for name in ("dagster", "torch", "numpy", "polars")},
     }
     print(
-        f"Dagster / direct: {result['ratio_median']:.3f} (min {result['ratio_min']:.3f}, max {result['ratio_max']:.3f}; "
+        f"Dagster / direct: {result['ratio_median']:.3f} "
+        f"(min {result['ratio_min']:.3f}, max {result['ratio_max']:.3f}; "
         f"{arguments.repeats} repetition(s), {result['cores']} cores, {result['versions']})"
     )
     if arguments.json:

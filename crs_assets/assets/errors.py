@@ -16,7 +16,7 @@ from crs_assets.science.panel import PanelError
 from crs_assets.science.phantoms import PhantomError
 from crs_assets.science.toml_models import CatalogError
 from crs_assets.stages.data import DatasetIndex, read_index
-from crs_assets.stages.stage import Refused
+from crs_assets.stages.stage import RefusedError
 
 # Their messages say what was seen, what was expected and what to do; a traceback would add nothing.
 MENDABLE = (
@@ -28,7 +28,7 @@ MENDABLE = (
     LabelError,
     PanelError,
     PhantomError,
-    Refused,
+    RefusedError,
     StoreError,
     WeightsError,
 )

@@ -10,6 +10,8 @@ from crs_assets.assets.recording import Recorded, materialize
 from crs_assets.resources.bench import BenchResource
 from crs_assets.science.suite import Suite
 
+MAX_PARTITIONS_PER_RUN = 10_000
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -46,11 +48,29 @@ class Declared:
 
 @dataclass(frozen=True)
 class Shared:
-    """What assets made together share: a name for the step, a partitioning, a pool."""
+    """What assets made together share.
+
+    Attributes:
+        name: Of the step.
+        partitions_def: Their partitioning.
+        pool: Whose limit their runs count against.
+        follows_same_partitions: An upstream asset has the same partitioning. Dagster would put both into one run of a
+            backfill, and skip this one there, because the other logs its events itself; so it gets runs of its own.
+    """
 
     name: str
     partitions_def: dg.PartitionsDefinition[Any] | None = None
     pool: str | None = None
+    follows_same_partitions: bool = False
+
+    @property
+    def backfill_policy(self) -> dg.BackfillPolicy | None:
+        """One run for all partitions; of another kind than the upstream's where they must not share a run."""
+        if self.partitions_def is None:
+            return None
+        if self.follows_same_partitions:
+            return dg.BackfillPolicy.multi_run(MAX_PARTITIONS_PER_RUN)
+        return dg.BackfillPolicy.single_run()
 
 
 def stage_assets(suite: Suite, shared: Shared, declared: Sequence[Declared]) -> dg.AssetsDefinition:
@@ -62,7 +82,7 @@ def stage_assets(suite: Suite, shared: Shared, declared: Sequence[Declared]) -> 
         specs=[entry.spec(suite) for entry in declared],
         check_specs=[check.spec(entry.key) for entry in recorded for check in entry.checks],
         partitions_def=shared.partitions_def,
-        backfill_policy=dg.BackfillPolicy.single_run() if shared.partitions_def else None,
+        backfill_policy=shared.backfill_policy,
         pool=shared.pool,
         can_subset=False,
     )

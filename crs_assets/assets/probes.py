@@ -47,4 +47,6 @@ def null_controls(partitions: Partitions) -> dg.AssetsDefinition:
     splits = dg.AssetDep(dg.AssetKey([prefix, "splits"]))
     recorded = Recorded(NullControls(), dg.AssetKey([prefix, "null_controls"]), describe_nulls)
     declared = Declared(recorded, GROUP, frozenset({"polars", "parquet"}), (splits,))
-    return stage_assets(partitions.suite, Shared("null_controls", partitions.task), [declared])
+    return stage_assets(
+        partitions.suite, Shared("null_controls", partitions.task, follows_same_partitions=True), [declared]
+    )

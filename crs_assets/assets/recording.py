@@ -111,7 +111,7 @@ class _Step:
                 self._context.log.info(f"{key}: passed over; {self._why_absent(key)}")
 
     def bring_up_to_date(self, entry: Recorded, partition: str) -> dg.MaterializeResult[Any] | None:
-        """Make one partition where it is stale, and record it where it is not recorded as it now stands.
+        """Make one partition where it is stale, and record it.
 
         Returns:
             What Dagster is to record itself, only where a step of the same run waits for it.
@@ -122,9 +122,8 @@ class _Step:
         if self._feeds_a_step:
             metadata = self._metadata(entry, outcome)
             return dg.MaterializeResult(entry.key, metadata=metadata, data_version=dg.DataVersion(version))
-        if not outcome.made and _latest(self._context, entry.key, partition or None).version == version:
-            self._context.log.info(f"{partition or entry.stage.name}: already up to date.")
-            return None
+        # Recorded anew even where nothing had to be made: a backfill takes a partition without an event for failed. The
+        # data version is the old one, so nothing downstream turns stale.
         self._context.log_event(
             dg.AssetMaterialization(
                 entry.key,
@@ -195,8 +194,8 @@ class _Latest:
     version: str | None
 
 
-def _latest(context: dg.AssetExecutionContext, key: dg.AssetKey, partition: str | None = None) -> _Latest:
-    record = context.instance.get_latest_data_version_record(key, partition_key=partition)
+def _latest(context: dg.AssetExecutionContext, key: dg.AssetKey) -> _Latest:
+    record = context.instance.get_latest_data_version_record(key)
     if record is None:
         return _Latest(NO_POINTER, None)
     event = record.asset_materialization

@@ -38,7 +38,7 @@ def crs(partitions: Partitions) -> dg.AssetsDefinition:
     prefix = partitions.suite.id
     deps = (dg.AssetDep(dg.AssetKey([prefix, "axis_profile"])), dg.AssetDep(dg.AssetKey([prefix, "reference_panel"])))
     declared = Declared(Recorded(Crs(), dg.AssetKey([prefix, "crs"]), describe_crs), GROUP, frozenset({"json"}), deps)
-    return stage_assets(partitions.suite, Shared("crs", partitions.encoder), [declared])
+    return stage_assets(partitions.suite, Shared("crs", partitions.encoder, follows_same_partitions=True), [declared])
 
 
 def leaderboard(partitions: Partitions) -> dg.AssetsDefinition:

@@ -35,7 +35,7 @@ class Finding:
 
     def line(self, width: int) -> str:
         """The finding wrapped to a terminal."""
-        head = f"{self.level:<8}{self.topic:<34}"
+        head = f"{self.level:<8}{self.topic:<42} "
         return textwrap.fill(self.text, max(width, 80), initial_indent=head, subsequent_indent=" " * len(head))
 
 

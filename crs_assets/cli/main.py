@@ -78,6 +78,42 @@ def encoder_add(file: Path, suite: str) -> None:
 
 
 @main.group()
+def weights() -> None:
+    """Fetch pretrained weights."""
+
+
+@weights.command("fetch")
+@SUITE_OPTION
+@click.option("--encoder", "encoders", multiple=True, help="Only this encoder; may be repeated.")
+def weights_fetch(suite: str, encoders: tuple[str, ...]) -> None:
+    """Download what the suite's encoders lack, at their pinned revisions, into the mirror folder."""
+    from crs_assets.cli.fetching import fetch_weights
+
+    if not fetch_weights(suite, encoders):
+        sys.exit(1)
+
+
+@main.group()
+def dataset() -> None:
+    """Check data sets."""
+
+
+@dataset.command("check")
+@click.argument("entry", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--look-alikes", is_flag=True, help="Also look for near-duplicates, where the method works.")
+def dataset_check(entry: Path, root: Path, look_alikes: bool) -> None:
+    """Check the images in ROOT against the data set's ENTRY (TOML), and show what the benchmark would use."""
+    from crs_assets.science.datasets import load_dataset_spec
+    from crs_assets.science.datasets.check import check_dataset, render_check
+
+    checked = check_dataset(root, load_dataset_spec(entry), look_alikes=look_alikes)
+    click.echo(render_check(checked))
+    if checked.problems:
+        sys.exit(1)
+
+
+@main.group()
 def panel() -> None:
     """Freeze, show and verify reference panels."""
 

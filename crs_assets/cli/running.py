@@ -57,11 +57,13 @@ def _run(bench: Bench, suite: str, selection: Selection, console: Console, *, fr
 
 
 def _check_selection(bench: Bench, encoders: tuple[str, ...] | None, datasets: tuple[str, ...] | None) -> None:
-    asked = [("encoder", name, bench.suite.encoders) for name in encoders or ()]
-    asked += [("data set", name, bench.suite.datasets) for name in datasets or ()]  # type: ignore[list-item]
     problems = [
         f"no {kind} {name!r} in suite {bench.suite.id}; it has {', '.join(known)}."
-        for kind, name, known in asked
+        for kind, asked, known in (
+            ("encoder", encoders, list(bench.suite.encoders)),
+            ("data set", datasets, list(bench.suite.datasets)),
+        )
+        for name in asked or ()
         if name not in known
     ]
     if problems:

@@ -4,19 +4,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import dagster as dg
 
 from crs_assets.automation.runner import register_encoders
 from crs_assets.resources.artifact_store import write_atomic
-from crs_assets.resources.bench import Bench, BenchResource, default_resources
+from crs_assets.resources.bench import ArtifactStoreResource, Bench, default_resources
 from crs_assets.resources.compute import ComputeDevice
+from crs_assets.resources.data_roots import DataRoots
 from crs_assets.resources.home import Home, home_path
+from crs_assets.resources.weights import WeightStore
 from crs_assets.science.panel import PanelError
 from crs_assets.science.suite import CATALOG_FOLDER
 from crs_assets.science.toml_models import CatalogError
@@ -67,41 +69,30 @@ def open_bench(suite: str, *, device: bool = False) -> Bench:
     Raises:
         CatalogError: If the suite or the site's configuration cannot be used.
     """
-    return _resolve(suite_resources(suite, device=device))
-
-
-def suite_resources(suite: str, *, device: bool = True) -> dict[str, object]:
-    """The resources of a suite by their keys.
-
-    Raises:
-        CatalogError: If the site's configuration cannot be used.
-    """
     home = Home(home_path())
+    loaded = home.load_suite(suite)
     try:
         resources = default_resources(suite, home)
+        compute = _resource(resources, ComputeDevice) if device else ComputeDevice(device="cpu")
+        return Bench(
+            suite=loaded,
+            home=home,
+            store=_resource(resources, ArtifactStoreResource).resolve(),
+            compute=compute.resolve(),
+            roots=_resource(resources, DataRoots).resolve(),
+            weights=_resource(resources, WeightStore).resolve(),
+        )
     except CatalogError:
         raise
     except (ValueError, TypeError, AttributeError) as error:
         raise CatalogError(f"{home.path / 'config.toml'}: {error}") from error
-    if device:
-        return resources
-    bench = resources["bench"]
-    assert isinstance(bench, BenchResource)  # default_resources makes it
-    fields = {name: getattr(bench, name) for name in ("suite", "home")}
-    parts = {name: resources[name] for name in ("store", "roots", "weights")}
-    return {**resources, "bench": BenchResource(**fields, **parts, compute=ComputeDevice(device="cpu"))}
 
 
-def _resolve(resources: dict[str, object]) -> Bench:
-    """Resolve a bench and its nested resources outside a Dagster run."""
-    with dg.build_resources({"bench": resources["bench"]}) as built:
-        try:
-            bench: Bench = built.bench.resolve()
-        except CatalogError:
-            raise
-        except ValueError as error:
-            raise CatalogError(f"{Home(home_path()).path / 'config.toml'}: {error}") from error
-    return bench
+Resource = TypeVar("Resource", bound=dg.ConfigurableResource[Any])
+
+
+def _resource(resources: Mapping[str, object], kind: type[Resource]) -> Resource:
+    return next(resource for resource in resources.values() if isinstance(resource, kind))
 
 
 def dropin_problems(bench: Bench) -> tuple[str, ...]:

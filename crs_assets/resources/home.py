@@ -75,7 +75,7 @@ class Home:
             raise CatalogError(f"{path}: not a TOML file ({error}).") from error
 
     def read_dropins(self, suite: Suite) -> "Dropins":
-        """The encoders added to a suite, in the order they were added; one that cannot be used does not bar the others."""
+        """The encoders added to a suite, in the order they were added; one that cannot be used bars no other."""
         encoders: dict[str, EncoderSpec] = {}
         problems: list[str] = []
         paths = self.dropins(suite.id).glob("*.toml")

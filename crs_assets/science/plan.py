@@ -58,7 +58,10 @@ def plan_suite(suite: Suite, indexed: Mapping[str, int] | None = None) -> Plan:
     existing = [cell for cell in cells if cell.absent is None]
     own = [cell for cell in existing if suite.encoders[cell.encoder].role == "encoder"]
     controls = [cell for cell in existing if suite.encoders[cell.encoder].role == "control"]
-    images = {name: (indexed or {}).get(name, spec.expected.images) for name, spec in suite.image_sets.items()}
+    images = {
+        name: (indexed or {}).get(name, spec.expected.images or spec.planned_images)
+        for name, spec in suite.image_sets.items()
+    }
     rows = sum(_rows(suite, cell) for cell in own)
     known = all(value is not None for value in images.values())
     sizes = {name: value or 0 for name, value in images.items()}

@@ -11,6 +11,7 @@ from crs_assets.science.datasets.spec import DatasetSpec, load_dataset_spec
 from crs_assets.science.encoders.spec import EncoderSpec, load_encoder_spec
 from crs_assets.science.protocol import Protocol, load_protocol
 from crs_assets.science.toml_models import CatalogError, FrozenModel, read_toml, resolve_extends, validate
+from crs_assets.science.transfer import TransferError, mapped_labels
 
 CATALOG_FOLDER = Path(__file__).parent.parent / "catalog"
 LOCAL_PANEL = "local"
@@ -198,6 +199,11 @@ def _wrong_roles(suite: Suite) -> Iterator[str]:
     for name, dataset in suite.datasets.items():
         if dataset.role != "source":
             yield f"datasets: {name} is a transfer target; it comes in through its source's transfer_target."
+        elif dataset.transfer_target:
+            try:
+                mapped_labels(dataset, suite.targets[dataset.transfer_target])
+            except TransferError as error:
+                yield f"datasets: {error}"
 
 
 def _without_axes(protocol: Protocol) -> Protocol:

@@ -21,7 +21,7 @@ from crs_assets.science.splits import LeakError, assign_test, check_no_leak, eli
 from crs_assets.science.suite import parse_task, task_key
 from crs_assets.science.transfer import derived_labels
 from crs_assets.stages.progress import Progress, report
-from crs_assets.stages.stage import Built, Refused, Stage
+from crs_assets.stages.stage import Built, RefusedError, Stage
 
 INDEX_FILE = "index.parquet"
 COUNTS_FILE = "counts.parquet"
@@ -118,7 +118,7 @@ class Splits(Stage):
         try:
             check_no_leak(index, splits)
         except LeakError as error:
-            raise Refused(f"{parts[0]}: {error}") from error
+            raise RefusedError(f"{parts[0]}: {error}") from error
         classes = eligible_classes(index, spec, list(every_seed.values()), protocol)
         splits.frame.write_parquet(staging.path(SPLITS_FILE))
         splits.sizes.write_parquet(staging.path(FRACTIONS_FILE))

@@ -13,7 +13,7 @@ from crs_assets.science.leaderboard import Board, Entry, build_board
 from crs_assets.stages.nulls import NullComparison, null_comparisons
 from crs_assets.stages.probes import NullControls, ProbePredictions
 from crs_assets.stages.scores import AxisProfile, Crs, active_panel, read_profile, read_score
-from crs_assets.stages.stage import Built, Refused, Stage, provenance
+from crs_assets.stages.stage import Built, RefusedError, Stage, provenance
 
 ROWS_FILE = "leaderboard.parquet"
 CELLS_FILE = "cells.parquet"
@@ -88,11 +88,11 @@ def make_board(bench: Bench, comparisons: list[NullComparison]) -> Board:
     """The tables, from what is published.
 
     Raises:
-        Refused: If no encoder has a score yet.
+        RefusedError: If no encoder has a score yet.
     """
     panel = active_panel(bench)
     if panel is None:
-        raise Refused("the suite has no reference panel yet; freeze one with `crs panel freeze`.")
+        raise RefusedError("the suite has no reference panel yet; freeze one with `crs panel freeze`.")
     below: dict[str, set[str]] = {}
     for comparison in comparisons:
         if not comparison.above:

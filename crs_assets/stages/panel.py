@@ -7,7 +7,7 @@ from typing import Any
 from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
 from crs_assets.stages.scores import active_panel, panel_path
-from crs_assets.stages.stage import Built, Refused, Stage
+from crs_assets.stages.stage import Built, RefusedError, Stage
 
 PANEL_FILE = "panel.json"
 
@@ -31,7 +31,7 @@ class ReferencePanel(Stage):
         """Copy the verified file, so that the store holds what the scores were taken against."""
         path, panel = panel_path(bench), active_panel(bench)
         if path is None or panel is None:
-            raise Refused("the suite has no reference panel yet; freeze one with `crs panel freeze`.")
+            raise RefusedError("the suite has no reference panel yet; freeze one with `crs panel freeze`.")
         shutil.copyfile(path, staging.path(PANEL_FILE))
         return Built(
             {

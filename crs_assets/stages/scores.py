@@ -19,7 +19,7 @@ from crs_assets.stages.data import DatasetIndex, Splits, read_classes, read_frac
 from crs_assets.stages.encoders import EncoderWeights
 from crs_assets.stages.nulls import rankable_datasets
 from crs_assets.stages.probes import NullControls, RunMetrics, read_runs
-from crs_assets.stages.stage import Built, Refused, Stage
+from crs_assets.stages.stage import Built, RefusedError, Stage
 
 PROFILE_FILE = "profile.json"
 SCORE_FILE = "crs.json"
@@ -102,7 +102,7 @@ class Crs(Stage):
         (encoder,) = parts
         panel, profile = active_panel(bench), read_profile(bench, encoder)
         if panel is None:
-            raise Refused("no reference panel; freeze one with `crs panel freeze`.")
+            raise RefusedError("no reference panel; freeze one with `crs panel freeze`.")
         score = score_encoder(bench, panel, profile)
         write_atomic(staging.path(SCORE_FILE), canonical_json(score))
         primary = score["readings"][bench.suite.protocol.id]

@@ -11,7 +11,7 @@ from crs_assets.resources.compute import library_versions
 from crs_assets.science.canonical import digest
 
 
-class Refused(ValueError):
+class RefusedError(ValueError):
     """A partition that must not be recorded: what was found, and what to do about it."""
 
 
@@ -67,7 +67,7 @@ class Stage(ABC):
         """Write the partition's files into ``staging``.
 
         Raises:
-            Refused: If the partition must not be recorded.
+            RefusedError: If the partition must not be recorded.
         """
 
     def recipe(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
@@ -97,11 +97,11 @@ class Stage(ABC):
         """Bring one partition up to date: nothing happens where the store already holds this recipe's content.
 
         Raises:
-            Refused: If an upstream partition is missing, or the content must not be recorded.
+            RefusedError: If an upstream partition is missing, or the content must not be recorded.
         """
         recipe = self.recipe(bench, *parts)
         if recipe is None:
-            raise Refused(
+            raise RefusedError(
                 f"{self.name} {'|'.join(parts)}: an upstream partition is missing; materialize upstream first."
             )
         key, fingerprint = bench.key(self.name, *parts), digest(recipe)

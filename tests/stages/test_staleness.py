@@ -14,7 +14,7 @@ from crs_assets.stages.data import DatasetIndex, Splits
 from crs_assets.stages.encoders import DegradedFeatures, Features, read_features
 from crs_assets.stages.probes import NullControls, ProbePredictions, RunMetrics
 from crs_assets.stages.scores import Crs, freeze_panel
-from crs_assets.stages.stage import Refused
+from crs_assets.stages.stage import RefusedError
 
 
 def edit(path, pattern, replacement):
@@ -216,7 +216,7 @@ def test_a_stage_whose_upstream_is_missing_refuses_and_says_so(tiny, make_home):
         (RunMetrics(), ("vit-a", "tiny-skin.s0")),
         (NullControls(), ("tiny-skin.s0",)),
     ):
-        with pytest.raises(Refused, match=f"{stage.name} .*upstream partition is missing"):
+        with pytest.raises(RefusedError, match=f"{stage.name} .*upstream partition is missing"):
             stage.ensure(empty, *parts)
     assert DatasetIndex().ensure(empty, "tiny-skin").made
 

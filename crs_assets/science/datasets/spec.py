@@ -53,6 +53,7 @@ class DatasetSpec(FrozenModel):
         min_side: Smallest accepted height and width, in pixels.
         phantom: Name of the generator, where the images are procedural phantoms and not medical images.
         expected: Counts that the files are checked against.
+        planned_images: About how many images, for planning only, where no exact count is asserted.
         licence: Terms of the images.
         access: How the images are obtained.
         obtain: Where the images are to be had and how the folder looks, in words.
@@ -77,6 +78,7 @@ class DatasetSpec(FrozenModel):
     min_side: PositiveInt = 32
     phantom: PhantomType | None = None
     expected: ExpectedCounts = ExpectedCounts()
+    planned_images: PositiveInt | None = None
     licence: str = Field(min_length=1)
     access: AccessType
     obtain: str = ""

@@ -51,7 +51,7 @@ class Architecture(FrozenModel):
 
 
 class Weights(FrozenModel):
-    """Where the weights come from. Nothing is ever downloaded: a package is installed, a hub file is mirrored.
+    """Where the weights come from: an installed package, or a file of a hub that is copied or fetched to a mirror.
 
     Attributes:
         source: ``package`` (a file inside an installed Python package), ``hub`` (a file of a hub repository, copied
