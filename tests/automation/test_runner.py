@@ -1,0 +1,55 @@
+"""What the runner launches: what is stale or not on record, and nothing else."""
+
+import shutil
+
+from graph_site import CHEST, SKIN, TARGET, Site, events
+
+from crs_assets.automation.planner import Selection
+from crs_assets.stages.encoders import Features
+
+
+def test_a_new_instance_gets_the_records_without_any_work(small_made: Site) -> None:
+    shutil.rmtree(small_made.home / "dagster")
+    before = small_made.files()
+    summary = small_made.run(Selection(encoders=("vit-a",)))
+    assert summary.recomputed == {}
+    assert summary.recorded["features"] == 3
+    assert small_made.files() == before
+    with small_made.instance() as instance:
+        assert ("run_metrics", f"vit-a|{CHEST}.s1") in events(instance)
+
+
+def test_a_selection_touches_no_other_encoder_and_no_other_data_set(small_made: Site) -> None:
+    small_made.publish("vit-a", seed=5)
+    with small_made.instance() as instance:
+        before = events(instance)
+    summary = small_made.run(Selection(("vit-d",), (SKIN,)))
+    assert not summary.failed
+    with small_made.instance() as instance:
+        after = events(instance)
+    assert {pair: after[pair] for pair in before} == before
+    assert {partition.split("|")[0] for _, partition in set(after) - set(before)} == {"vit-d"}
+
+
+def test_a_missing_weights_file_fails_its_encoder_with_the_cure_and_no_other(small_bare: Site) -> None:
+    (small_bare.home / "weights" / "tests" / "vit-a" / "model.safetensors").unlink()
+    summary = small_bare.run()
+    assert len(summary.failed) == 1
+    assert "vit-a: WeightsError" in summary.failed[0]
+    assert summary.recomputed["features"] == 1
+    assert summary.waiting["features vit-a"] == 3
+    assert "tiny-skin" in str(summary.waiting) or summary.waiting["null controls"] == 4
+
+
+def test_an_unforeseen_error_in_one_partition_is_told_and_the_rest_is_made(small_bare: Site, monkeypatch) -> None:
+    whole = Features.inputs
+
+    def broken(stage, bench, *parts):
+        if parts == ("vit-a", TARGET):
+            raise RuntimeError("device lost")
+        return whole(stage, bench, *parts)
+
+    monkeypatch.setattr(Features, "inputs", broken)
+    summary = small_bare.run(Selection(encoders=("vit-a",)))
+    assert any(f"vit-a|{TARGET}: RuntimeError: device lost" in failure for failure in summary.failed)
+    assert summary.recomputed["features"] == 2

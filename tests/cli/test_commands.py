@@ -1,0 +1,105 @@
+"""Every command on the tiny suite, through the command line's own entry point."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from crs_assets.cli import main
+
+
+@pytest.fixture
+def crs(monkeypatch):
+    def call(home, *arguments):
+        monkeypatch.setenv("CRS_HOME", str(home))
+        monkeypatch.setenv("COLUMNS", "100")
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+    return call
+
+
+def test_plan_paper_counts_the_articles_grid(crs, tmp_path):
+    result = crs(tmp_path, "plan", "paper", "--json")
+    assert result.exit_code == 0
+    plan = json.loads(result.output)
+    assert (plan["cells"], plan["rows"], plan["runs"]) == (43, 3515, 17575)
+    assert {(cell["encoder"], cell["dataset"]) for cell in plan["absent_cells"]} == {
+        ("biovil", "aptos2019"),
+        ("chexzero", "aptos2019"),
+    }
+
+
+def test_plan_for_a_person_names_absent_cells(crs, finished_home):
+    result = crs(finished_home, "plan", "tiny")
+    assert result.exit_code == 0
+    assert "absent: vit-d on tiny-chest: drawn without a chest" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("plan", "nowhere"), "no suites entry 'nowhere'"),
+        (("run", "--suite", "nowhere"), "no suites entry 'nowhere'"),
+        (("run", "--suite", "demo", "--encoder", "vit-z"), "no encoder 'vit-z' in suite demo"),
+        (("panel", "show", "--suite", "demo"), "no reference panel yet"),
+        (("leaderboard", "--suite", "demo"), "not in the store"),
+    ],
+)
+def test_what_cannot_be_done_is_one_message_without_a_traceback(crs, tmp_path, arguments, said):
+    result = crs(tmp_path, *arguments)
+    assert result.exit_code != 0
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+def test_panel_is_shown_verified_and_rederived(crs, finished_home):
+    assert "vit-a" in crs(finished_home, "panel", "show", "--suite", "tiny").output
+    result = crs(finished_home, "panel", "verify", "--rederive", "--suite", "tiny")
+    assert result.exit_code == 0, result.output
+    assert "exactly this panel" in result.output
+
+
+def test_an_altered_panel_fails_verification(crs, make_home):
+    home = make_home()
+    (path,) = (home / "panels").glob("*.json")
+    path.write_text(
+        path.read_text().replace('"rankable": true', '"rankable": false').replace('"suite": "tiny"', '"suite": "tine"')
+    )
+    result = crs(home, "panel", "verify", "--suite", "tiny")
+    assert result.exit_code == 1
+    assert "altered" in result.output
+
+
+def test_doctor_names_what_is_missing_and_the_cure(crs, make_home):
+    home = make_home(bare=True)
+    (home / "weights" / "tests" / "vit-a" / "model.safetensors").unlink()
+    result = crs(home, "doctor", "--suite", "tiny")
+    assert result.exit_code == 1
+    assert "missing" in result.output
+    assert "model.safetensors" in result.output
+
+
+def test_adding_an_encoder_checks_it_and_never_reuses_an_id(crs, make_home, tiny, tmp_path):
+    home = make_home(bare=True)
+    entry = tmp_path / "vit-e.toml"
+    entry.write_text(tiny.network_entry("vit-e"))
+    assert crs(home, "encoder", "add", entry, "--suite", "tiny").exit_code == 0
+    assert "already in suite" in crs(home, "encoder", "add", entry, "--suite", "tiny").output
+    entry.write_text(tiny.network_entry("vit-e").replace('pool = "cls"', 'pool = "gap"'))
+    result = crs(home, "encoder", "add", entry, "--suite", "tiny")
+    assert result.exit_code == 1
+    assert "never reused" in result.output
+
+
+def test_dataset_check_shows_what_would_be_used(crs, bare_home):
+    entry = bare_home / "catalog" / "datasets" / "tiny-skin.toml"
+    result = crs(bare_home, "dataset", "check", entry, bare_home / "data" / "tiny-skin")
+    assert result.exit_code in (0, 1)
+    assert "150" in result.output
+    assert "naevus" in result.output
+
+
+def test_ui_is_served_on_loopback_only():
+    from crs_assets.cli.session import LOOPBACK
+
+    assert LOOPBACK == "127.0.0.1"
