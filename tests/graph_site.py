@@ -1,4 +1,4 @@
-"""A site for tests of the graph: the tiny suite of ``tests/conftest.py``, cut down, and vit-a run once through Dagster."""
+"""A site for tests of the graph: the tiny suite of ``tests/conftest.py``, cut down; vit-a is run through Dagster."""
 
 import logging
 import shutil
@@ -16,7 +16,7 @@ from crs_assets.automation.planner import ALL, Selection
 from crs_assets.automation.runner import Runner, RunSummary
 from crs_assets.cli.session import open_instance
 from crs_assets.definitions import build_defs
-from crs_assets.resources.bench import Bench
+from crs_assets.resources.bench import Bench, default_resources
 from crs_assets.resources.home import Home
 
 SUITE = "small"
@@ -61,11 +61,13 @@ class Site:
         return self.defs.resolve_implicit_global_asset_job_def()
 
     @property
-    def bench(self) -> Bench:
-        from crs_assets.resources.bench import default_resources
+    def resources(self) -> dict[str, object]:
+        return default_resources(self.suite, Home(self.home))
 
-        with dg.build_resources({"bench": default_resources(self.suite, Home(self.home))["bench"]}) as resources:
-            return resources.bench.resolve()
+    @property
+    def bench(self) -> Bench:
+        with dg.build_resources({"bench": self.resources["bench"]}) as built:
+            return built.bench.resolve()
 
     @contextmanager
     def instance(self) -> Iterator[dg.DagsterInstance]:

@@ -4,6 +4,7 @@ import re
 
 import dagster as dg
 import polars as pl
+import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 from graph_site import CHEST, SKIN, TARGET, Site
@@ -11,6 +12,8 @@ from graph_site import CHEST, SKIN, TARGET, Site
 from crs_assets.automation.planner import Selection
 from crs_assets.stages import data as data_stage
 from crs_assets.stages.encoders import Features
+
+pytestmark = pytest.mark.slow
 
 A_CHEST, A_SKIN, D_CHEST, D_SKIN = f"vit-a|{CHEST}", f"vit-a|{SKIN}", f"vit-d|{CHEST}", f"vit-d|{SKIN}"
 

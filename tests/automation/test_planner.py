@@ -1,5 +1,7 @@
 """Ranges cover exactly what is wanted, and a range never crosses an absent cell or another encoder."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +23,7 @@ def test_ranges_hold_what_is_wanted_once_and_nothing_else(wanted):
 @given(wanted=st.sets(st.sampled_from(ORDER)))
 def test_no_two_ranges_could_be_one(wanted):
     ranges = list(contiguous_ranges(sorted(wanted), ORDER))
-    for first, second in zip(ranges, ranges[1:], strict=False):
+    for first, second in pairwise(ranges):
         neighbours = ORDER.index(second[0]) == ORDER.index(first[-1]) + 1
         assert not (neighbours and first[-1][0] == second[0][0])
 

@@ -2,10 +2,13 @@
 
 import shutil
 
+import pytest
 from graph_site import CHEST, SKIN, TARGET, Site, events
 
 from crs_assets.automation.planner import Selection
 from crs_assets.stages.encoders import Features
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_new_instance_gets_the_records_without_any_work(small_made: Site) -> None:
@@ -38,7 +41,8 @@ def test_a_missing_weights_file_fails_its_encoder_with_the_cure_and_no_other(sma
     assert "vit-a: WeightsError" in summary.failed[0]
     assert summary.recomputed["features"] == 1
     assert summary.waiting["features vit-a"] == 3
-    assert "tiny-skin" in str(summary.waiting) or summary.waiting["null controls"] == 4
+    # Shuffled labels are fitted on vit-a's features.
+    assert summary.waiting["null controls"] == 4
 
 
 def test_an_unforeseen_error_in_one_partition_is_told_and_the_rest_is_made(small_bare: Site, monkeypatch) -> None:
@@ -50,6 +54,6 @@ def test_an_unforeseen_error_in_one_partition_is_told_and_the_rest_is_made(small
         return whole(stage, bench, *parts)
 
     monkeypatch.setattr(Features, "inputs", broken)
-    summary = small_bare.run(Selection(encoders=("vit-a",)))
+    summary = small_bare.run(Selection(("vit-a",), (CHEST,)))
     assert any(f"vit-a|{TARGET}: RuntimeError: device lost" in failure for failure in summary.failed)
-    assert summary.recomputed["features"] == 2
+    assert summary.recomputed["features"] == 1
