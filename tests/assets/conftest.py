@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def small_made(tmp_path: Path, tiny: ModuleType) -> Site:
-    """Data and vit-a made; no panel, so no score."""
+    """Everything made, a panel frozen, scores published."""
     return copy_site(tmp_path / "home", tiny)
 
 

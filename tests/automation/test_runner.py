@@ -11,32 +11,54 @@ from crs_assets.stages.encoders import Features
 pytestmark = pytest.mark.slow
 
 
+def test_a_second_run_recomputes_nothing_and_launches_nothing(small_made: Site) -> None:
+    with small_made.instance() as instance:
+        runs = instance.get_runs_count()
+    files = small_made.files()
+    summary = small_made.run(freeze=True)
+    assert (summary.recomputed, summary.recorded, summary.failed, summary.panel) == ({}, {}, [], None)
+    assert small_made.files() == files
+    with small_made.instance() as instance:
+        assert instance.get_runs_count() == runs
+
+
 def test_a_new_instance_gets_the_records_without_any_work(small_made: Site) -> None:
     shutil.rmtree(small_made.home / "dagster")
     before = small_made.files()
-    summary = small_made.run(Selection(encoders=("vit-a",)))
+    summary = small_made.run(Selection(("vit-d",), (SKIN,)))
     assert summary.recomputed == {}
-    assert summary.recorded["features"] == 3
+    assert summary.recorded["features"] == 1
     assert small_made.files() == before
     with small_made.instance() as instance:
-        assert ("run_metrics", f"vit-a|{CHEST}.s1") in events(instance)
+        assert ("run_metrics", f"vit-d|{SKIN}.s1") in events(instance)
 
 
 def test_a_selection_touches_no_other_encoder_and_no_other_data_set(small_made: Site) -> None:
-    small_made.publish("vit-a", seed=5)
+    for encoder, seed in (("vit-a", 5), ("vit-b", 6)):
+        small_made.publish(encoder, seed)
     with small_made.instance() as instance:
         before = events(instance)
-    summary = small_made.run(Selection(("vit-d",), (SKIN,)))
+    summary = small_made.run(Selection(("vit-b",), (SKIN,)))
     assert not summary.failed
     with small_made.instance() as instance:
         after = events(instance)
-    assert {pair: after[pair] for pair in before} == before
-    assert {partition.split("|")[0] for _, partition in set(after) - set(before)} == {"vit-d"}
+    moved = {pair for pair in after if after[pair] != before.get(pair)}
+    assert ("features", f"vit-b|{SKIN}") in moved
+    assert {partition.split("|")[0] for _, partition in moved} == {"vit-b", ""}
+    assert not any(CHEST in partition for _, partition in moved)
+
+
+def test_the_order_in_which_partitions_were_added_does_not_matter(small_bare: Site) -> None:
+    with small_bare.instance() as instance:
+        instance.add_dynamic_partitions("small.encoder", ["gone", "vit-d", "vit-b"])
+    summary = small_bare.run(Selection(datasets=()))
+    assert not summary.failed
+    assert summary.recomputed["encoder_weights"] == 3
 
 
 def test_a_missing_weights_file_fails_its_encoder_with_the_cure_and_no_other(small_bare: Site) -> None:
     (small_bare.home / "weights" / "tests" / "vit-a" / "model.safetensors").unlink()
-    summary = small_bare.run()
+    summary = small_bare.run(Selection(("vit-a", "vit-d")))
     assert len(summary.failed) == 1
     assert "vit-a: WeightsError" in summary.failed[0]
     assert summary.recomputed["features"] == 1

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import numpy as np
 import pytest
-from graph_site import CHEST, Site, events
+from graph_site import CHEST, SKIN, Site, events
 
 from crs_assets.automation.planner import Selection
 
@@ -17,9 +17,10 @@ SUNDAY_AFTER = datetime(2030, 1, 13, 3, tzinfo=UTC)
 
 def tick(site: Site, instance: dg.DagsterInstance):
     repository = site.defs.get_repository_def()
-    context = dg.build_sensor_context(instance=instance, repository_def=repository, resources=site.resources)
-    # As the code server evaluates it: a request may name a partition that the same tick adds.
-    with context, dg.partition_loading_context(dynamic_partitions_store=instance):
+    # With the reference, as the code server has it: a request may name a partition that the same tick adds.
+    with dg.build_sensor_context(
+        instance=instance, instance_ref=instance.get_ref(), repository_def=repository, resources=site.resources
+    ) as context:
         return repository.get_sensor_def("new_encoders").evaluate_tick(context)
 
 
@@ -34,29 +35,37 @@ def weekly(site: Site, instance: dg.DagsterInstance, moment: datetime = SUNDAY):
         return repository.get_schedule_def("rebenchmark").evaluate_tick(context)
 
 
+def benchmark(site: Site, instance: dg.DagsterInstance, encoder: str) -> dg.ExecuteInProcessResult:
+    job = site.defs.get_repository_def().get_job("benchmark_encoder")
+    return job.execute_in_process(partition_key=encoder, instance=instance, raise_on_error=False)
+
+
 def asked(result) -> list[str]:
     return [request.partition_key for request in result.run_requests or ()]
 
 
 def test_a_broken_file_bars_neither_the_good_one_beside_it_nor_any_run(small_made: Site) -> None:
-    small_made.add("vit-b")
+    small_made.add("vit-c")
     small_made.add("broken", "id = 3")
-    small_made.add("vit-a", small_made.tiny.network_entry("vit-a"))
+    small_made.add("vit-a")
     with small_made.instance() as instance:
         before, files = events(instance), small_made.files()
         result = tick(small_made, instance)
-        assert asked(result) == ["vit-b"]
-        assert result.dynamic_partitions_requests[0].partition_keys == ["vit-b"]
-        instance.add_dynamic_partitions("small.encoder", ["vit-b"])
-        job = small_made.defs.get_repository_def().get_job("benchmark_encoder")
-        assert job.execute_in_process(partition_key="vit-b", instance=instance).success
-        after = events(instance)
-        assert {pair: after[pair] for pair in before} == before
-        assert {partition.split("|")[0] for _, partition in set(after) - set(before)} == {"vit-b"}
-        assert files.items() <= small_made.files().items()
+        assert asked(result) == ["vit-c"]
+        assert result.dynamic_partitions_requests[0].partition_keys == ["vit-c"]
+        instance.add_dynamic_partitions("small.encoder", ["vit-c"])
+        assert benchmark(small_made, instance, "vit-c").success
         told = tick(small_made, instance).skip_message
         assert "broken.toml" in told
         assert "never reused" in told  # vit-a's file: the suite has that id already
+        after = events(instance)
+    moved = {pair for pair in before if after[pair] != before[pair]}
+    assert moved == {("leaderboard", "")}
+    assert {partition.split("|")[0] for _, partition in set(after) - set(before)} == {"vit-c"}
+    # Published scores keep their bytes; the leaderboard alone has a new version beside the old.
+    now = small_made.files()
+    assert {path for path in files if now.get(path) != files[path]} == {"small/leaderboard/current"}
+    assert {path.split("/")[2] for path in set(now) - set(files) if "/leaderboard/" not in path} == {"vit-c"}
 
 
 def test_an_encoder_waits_for_its_weights_and_is_asked_for_once_they_are_there(small_made: Site) -> None:
@@ -74,28 +83,31 @@ def test_an_encoder_waits_for_its_weights_and_is_asked_for_once_they_are_there(s
 
 def test_the_schedule_asks_for_what_is_stale_or_missing_under_the_name_of_its_weights(small_made: Site) -> None:
     with small_made.instance() as instance:
-        assert asked(weekly(small_made, instance)) == ["vit-d"]  # never run
-        small_made.publish("vit-a", seed=8)
+        assert asked(weekly(small_made, instance)) == []
+        small_made.publish("vit-b", seed=8)
+        small_made.add("vit-c")
         result = weekly(small_made, instance)
-        assert asked(result) == ["vit-a", "vit-d"]
+        assert asked(result) == ["vit-b", "vit-c"]
         bench = small_made.bench
-        fingerprint = bench.weights.fingerprint(bench.suite.encoders["vit-a"])
-        assert result.run_requests[0].run_key == f"vit-a:{fingerprint}:2030-01-06"
-        assert weekly(small_made, instance, SUNDAY_AFTER).run_requests[0].run_key.endswith("2030-01-13")
+        fingerprint = bench.weights.fingerprint(bench.suite.encoders["vit-b"])
+        assert result.run_requests[0].run_key == f"vit-b:{fingerprint}:2030-01-06"
+        assert weekly(small_made, instance, SUNDAY_AFTER).run_requests[0].run_key.endswith(":2030-01-13")
         # Not a crash of the schedule: the others are asked for, and what is not here is not stale.
-        (small_made.home / "weights" / "tests" / "vit-d" / "model.safetensors").unlink()
-        assert asked(weekly(small_made, instance)) == ["vit-a"]
+        (small_made.home / "weights" / "tests" / "vit-c" / "model.safetensors").unlink()
+        assert asked(weekly(small_made, instance)) == ["vit-b"]
+        before = events(instance)
+        assert benchmark(small_made, instance, "vit-b").success
+        after = events(instance)
+        moved = {pair[1].split("|")[0] for pair, place in after.items() if before.get(pair) != place}
+        assert moved == {"vit-b", ""}
+        assert asked(weekly(small_made, instance)) == []
 
 
 def test_a_changed_image_asks_for_the_encoders_that_have_a_cell_on_its_data_set(small_made: Site) -> None:
     with small_made.instance() as instance:
-        assert "vit-a" not in asked(weekly(small_made, instance))
         image = small_made.home / "data" / CHEST / "c003.png"
         small_made.tiny.save_image(image, np.random.default_rng(0).normal(100, 30, (40, 40)))
-        assert asked(weekly(small_made, instance)) == ["vit-a", "vit-d"]
-        job = small_made.defs.get_repository_def().get_job("benchmark_encoder")
-        assert job.execute_in_process(partition_key="vit-a", instance=instance).success
-        assert "vit-a" not in asked(weekly(small_made, instance))
+        assert asked(weekly(small_made, instance)) == ["vit-a", "vit-b"]
 
 
 def test_two_suites_of_one_instance_never_mix(small_made: Site) -> None:
@@ -105,14 +117,13 @@ def test_two_suites_of_one_instance_never_mix(small_made: Site) -> None:
     other = Site(small_made.home, small_made.tiny, "other")
     with small_made.instance() as instance:
         before, files = events(instance), small_made.files()
-        other.publish("vit-a", seed=6)
-        other.add("vit-b")
+        other.add("vit-c")
         assert asked(tick(small_made, instance)) == []
-        assert asked(tick(other, instance)) == ["vit-a", "vit-d", "vit-b"]
-    assert not other.run(Selection(encoders=("vit-b",))).failed
+        assert asked(tick(other, instance)) == ["vit-a", "vit-b", "vit-d", "vit-c"]
+    assert not other.run(Selection(("vit-c",), (SKIN,))).failed
     with small_made.instance() as instance:
         assert events(instance) == before
-        assert ("features", "vit-b|tiny-skin") in events(instance, "other")
-        assert set(instance.get_dynamic_partitions("small.encoder")) == {"vit-a", "vit-d"}
-        assert set(instance.get_dynamic_partitions("other.encoder")) == {"vit-a", "vit-d", "vit-b"}
+        assert ("features", f"vit-c|{SKIN}") in events(instance, "other")
+        assert set(instance.get_dynamic_partitions("small.encoder")) == {"vit-a", "vit-b", "vit-d"}
+        assert set(instance.get_dynamic_partitions("other.encoder")) == {"vit-a", "vit-b", "vit-d", "vit-c"}
     assert {path: content for path, content in small_made.files().items() if path.startswith("small/")} == files

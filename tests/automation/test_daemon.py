@@ -1,0 +1,141 @@
+"""The way of the UI, for real: ``crs ui`` on loopback, a sensor tick and a backfill through the daemon."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graph_site import CHEST, SKIN, TARGET, Site, copy_site
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_SECONDS = 400
+LOCATIONS = "{ workspaceOrError { ... on Workspace { locationEntries { name loadStatus } } } }"
+START_SENSOR = """mutation ($selector: SensorSelector!) { startSensor(sensorSelector: $selector) { __typename } }"""
+JOB_RUNS = """{ runsOrError(filter: { pipelineName: "benchmark_encoder" }) {
+    ... on Runs { results { status tags { key value } } } } }"""
+BACKFILL = """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+    __typename ... on LaunchBackfillSuccess { backfillId } } }"""
+STATUS = """query ($id: String!) { partitionBackfillOrError(backfillId: $id) {
+    ... on PartitionBackfill { status runs { status assetSelection { path } } } } }"""
+UNDONE = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "REQUESTED", "IN_PROGRESS")
+
+
+class Server:
+    """A running UI, asked through GraphQL."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/graphql"
+
+    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.loads(response.read())["data"]
+
+    def is_loaded(self) -> bool:
+        try:
+            entries = self.ask(LOCATIONS)["workspaceOrError"]["locationEntries"]
+        except (urllib.error.URLError, ConnectionError, KeyError, TypeError):
+            return False
+        return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(1)
+    raise AssertionError("nothing came of it in time")
+
+
+@contextmanager
+def serving(site: Site) -> Iterator[Server]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", "from crs_assets.cli import main; main()", "ui", "--port", str(port)]
+    environment = {**os.environ, "CRS_HOME": str(site.home), "OMP_NUM_THREADS": "1"}
+    log = (site.home / "ui.log").open("w")
+    process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    server = Server(port)
+    try:
+        wait_for(server.is_loaded)
+        yield server
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(60)
+        log.close()
+
+
+def of_encoder(site: Site, encoder: str) -> dict[str, bytes]:
+    return {path: content for path, content in site.files().items() if f"/{encoder}/" in path}
+
+
+@pytest.mark.timeout(900)
+def test_sensor_and_backfill_through_the_daemon_store_the_bytes_of_a_run_in_process(tmp_path: Path, tiny) -> None:
+    through_daemon, in_process = copy_site(tmp_path / "daemon", tiny), copy_site(tmp_path / "process", tiny)
+    for site in (through_daemon, in_process):
+        site.publish("vit-b", seed=21)
+        site.add("vit-c")
+    assert not in_process.run().failed
+
+    with serving(through_daemon) as server:
+        selector = {"repositoryLocationName": "small", "repositoryName": "__repository__", "sensorName": "new_encoders"}
+        # What `crs ui` finds in the folder it registers itself; the sensor is for what comes later.
+        (through_daemon.home / "encoders" / "small" / "vit-c.toml").unlink()
+        with through_daemon.instance() as instance:
+            instance.delete_dynamic_partition("small.encoder", "vit-c")
+        assert server.ask(START_SENSOR, selector=selector)["startSensor"]["__typename"] == "Sensor"
+        through_daemon.add("vit-c")
+
+        def job_runs() -> list[dict[str, Any]]:
+            runs = server.ask(JOB_RUNS)["runsOrError"]["results"]
+            return runs if runs and all(run["status"] not in UNDONE for run in runs) else []
+
+        # The job holds the pool while its nested runs execute: no deadlock.
+        (run,) = wait_for(job_runs)
+        assert run["status"] == "SUCCESS"
+        assert {"key": "dagster/partition", "value": "vit-c"} in run["tags"]
+        assert of_encoder(through_daemon, "vit-c") == of_encoder(in_process, "vit-c")
+
+        for assets, partitions in (
+            (["encoder_weights"], ["vit-b"]),
+            (
+                [
+                    "features",
+                    "degraded_features",
+                    "probe_predictions",
+                    "run_metrics",
+                    "axis_profile",
+                    "crs",
+                    "leaderboard",
+                ],
+                [f"vit-b|{name}" for name in (SKIN, CHEST, TARGET)],
+            ),
+        ):
+            params = {"assetSelection": [{"path": ["small", name]} for name in assets], "partitionNames": partitions}
+            answer = server.ask(BACKFILL, params=params)["launchPartitionBackfill"]
+
+            def backfill(identity: str = answer["backfillId"]) -> dict[str, Any] | None:
+                found = server.ask(STATUS, id=identity)["partitionBackfillOrError"]
+                return None if found["status"] in UNDONE else found
+
+            done = wait_for(backfill)
+            assert done["status"] == "COMPLETED_SUCCESS"
+            assert {run["status"] for run in done["runs"]} == {"SUCCESS"}
+    assert of_encoder(through_daemon, "vit-b") == of_encoder(in_process, "vit-b")
+    assert (through_daemon.home / "artifacts/small/leaderboard/current").read_text() == (
+        in_process.home / "artifacts/small/leaderboard/current"
+    ).read_text()
