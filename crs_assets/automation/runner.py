@@ -173,8 +173,8 @@ class Runner:
         return list(contiguous_ranges(needed, [key_parts(key) for key in keys]))
 
     def _materialize(self, step: Step, run: Sequence[Parts]) -> None:
-        before = {(stage, parts): stage.version(self._bench, *parts) for stage in step.stages for parts in run}
-        stale = {pair for pair in before if not self._is_current(*pair)}
+        pairs = [(stage, parts) for stage in step.stages for parts in run]
+        stale = {pair for pair in pairs if not self._is_current(*pair)}
         tags = {LAUNCHED_BY: self._launched_by}
         if run[0]:
             tags |= {RANGE_START: partition_key(run[0]), RANGE_END: partition_key(run[-1])}
@@ -190,7 +190,7 @@ class Runner:
             raise KeyboardInterrupt
         if not result.success:
             self._summary.failed.append(f"{step.name}: {_failure(result)}")
-        for stage, parts in before:
+        for stage, parts in pairs:
             self._ledger.forget(stage)
             self._count(stage, parts, was_stale=(stage, parts) in stale)
 

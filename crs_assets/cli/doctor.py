@@ -42,7 +42,11 @@ class Finding:
 def examine(suite: str) -> list[Finding]:
     """Look at everything a full run of the suite needs."""
     bench = open_bench(suite, device=True)
-    return [*_machine(bench), *_pixels(), *_weights(bench), *_dropins(bench), *_data(bench), *_panel(bench)]
+    machine = list(_machine(bench))
+    if any(finding.blocks for finding in machine):
+        # Without a folder to write to, nothing further can be looked at.
+        return machine
+    return [*machine, *_pixels(), *_weights(bench), *_dropins(bench), *_data(bench), *_panel(bench)]
 
 
 def _machine(bench: Bench) -> Iterator[Finding]:

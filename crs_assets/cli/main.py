@@ -164,6 +164,8 @@ def leaderboard(suite: str, as_json: bool, as_csv: bool) -> None:
     """Show the leaderboard of a suite."""
     from crs_assets.cli.showing import show_leaderboard
 
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv exclude each other.")
     show_leaderboard(suite, as_json=as_json, as_csv=as_csv)
 
 

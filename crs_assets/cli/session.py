@@ -30,6 +30,8 @@ WORKSPACE = "workspace.yaml"
 INSTANCE_CONFIG = """\
 telemetry:
   enabled: false
+nux:
+  enabled: false
 concurrency:
   runs:
     max_concurrent_runs: 2

@@ -41,6 +41,8 @@ def show_leaderboard(suite: str, *, as_json: bool = False, as_csv: bool = False)
     if not console.is_terminal:
         console = Console(width=TABLE_WIDTH)
     console.print(leaderboard_table(rows, bench.suite.protocol.id))
+    if lacking := [name for name in bench.suite.encoders if name not in rows["encoder"]]:
+        console.print(f"Not scored yet: {', '.join(lacking)} (crs run --suite {suite}).", highlight=False)
     if any(spec.phantom for spec in bench.suite.image_sets.values()):
         console.print("Procedural phantoms, not medical images: this ranking says nothing about clinical use.")
     console.print(f"Page: {artifact.file(stage.HTML_FILE)}", soft_wrap=True, highlight=False)

@@ -142,7 +142,7 @@ class ArtifactStore:
         folder = self._current(key) if fingerprint is None else self._version(key, fingerprint)
         manifest = None if folder is None else _read_manifest(folder)
         if folder is None or manifest is None:
-            raise StoreError(f"{key}: not in the store; materialize it first (crs run).")
+            raise StoreError(f"{key}: not in the store; make it first: crs run --suite {key.suite}.")
         for name, facts in manifest.files.items():
             self._verify(key, folder / name, facts)
         return Artifact(key, folder, manifest)

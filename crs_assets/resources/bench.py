@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from crs_assets.resources.artifact_store import ArtifactKey, ArtifactStore, write_atomic
 from crs_assets.resources.compute import Compute, ComputeDevice
@@ -12,6 +12,7 @@ from crs_assets.resources.data_roots import DataRoots, Roots
 from crs_assets.resources.home import Home, home_path
 from crs_assets.resources.weights import Weights, WeightStore
 from crs_assets.science.suite import Suite
+from crs_assets.science.toml_models import CatalogError
 
 
 class ArtifactStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -81,17 +82,45 @@ class BenchResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 def default_resources(suite: str | Path, home: Home | None = None) -> dict[str, object]:
-    """Resources of a suite as CRS_HOME and its ``config.toml`` configure them, by resource key."""
+    """Resources of a suite as CRS_HOME and its ``config.toml`` configure them, by resource key.
+
+    Raises:
+        CatalogError: If ``config.toml`` has keys that nobody reads, or values of another kind.
+    """
     home = home or Home(home_path())
+    _check_config(home)
     config = home.config
-    store = ArtifactStoreResource(root=str(home.artifacts), remote=config.get("store", {}).get("remote", ""))
-    compute = ComputeDevice(**config.get("compute", {}))
-    roots = DataRoots(default=str(home.data), configured=config.get("data_roots", {}))
-    weights = WeightStore(
-        **{"mirror": str(home.mirror), **config.get("weights", {})},
-        cache=str(home.path / "cache" / "weight-hashes.json"),
-    )
+    try:
+        store = ArtifactStoreResource(root=str(home.artifacts), **config.get("store", {}))
+        compute = ComputeDevice(**config.get("compute", {}))
+        roots = DataRoots(default=str(home.data), configured=config.get("data_roots", {}))
+        weights = WeightStore(
+            **{"mirror": str(home.mirror), **config.get("weights", {})},
+            cache=str(home.path / "cache" / "weight-hashes.json"),
+        )
+    except ValidationError as error:
+        found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise CatalogError(f"{home.path / 'config.toml'}: {found}.") from error
     bench = BenchResource(
         suite=str(suite), home=str(home.path), store=store, compute=compute, roots=roots, weights=weights
     )
     return {"store": store, "compute": compute, "roots": roots, "weights": weights, "bench": bench}
+
+
+def _check_config(home: Home) -> None:
+    """Refuse a misspelt key, which would otherwise be ignored in silence."""
+    tables = {
+        "compute": set(ComputeDevice.model_fields),
+        "store": set(ArtifactStoreResource.model_fields) - {"root"},
+        "weights": set(WeightStore.model_fields) - {"cache"},
+        "data_roots": None,
+    }
+    problems = []
+    for table, keys in tables.items():
+        given = home.config.get(table, {})
+        if not isinstance(given, dict):
+            problems.append(f"  {table}: expected a table [{table}].")
+        elif keys is not None and (unknown := set(given) - keys):
+            problems.append(f"  [{table}]: unknown {', '.join(sorted(unknown))}; it takes {', '.join(sorted(keys))}.")
+    if problems:
+        raise CatalogError("\n".join([f"{home.path / 'config.toml'}: {len(problems)} problem(s):", *problems]))

@@ -12,6 +12,7 @@ from crs_assets.science.suite import Suite, load_suite
 from crs_assets.science.toml_models import CatalogError
 
 DEFAULT_HOME = ".crs"
+CONFIG_TABLES = ("data_roots", "store", "compute", "weights")
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,20 @@ class Home:
         """``config.toml``: ``[data_roots]``, ``[store] remote``, ``[weights] mirror``; empty where there is none.
 
         Raises:
-            CatalogError: If the file is not TOML.
+            CatalogError: If the file is not TOML or has unknown tables, or CRS_HOME is no folder.
         """
+        if self.path.exists() and not self.path.is_dir():
+            raise CatalogError(f"CRS_HOME is {self.path}, which is a file; name a folder.")
         path = self.path / "config.toml"
         if not path.exists():
             return {}
         try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
+            config = tomllib.loads(path.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
             raise CatalogError(f"{path}: not a TOML file ({error}).") from error
+        if unknown := sorted(set(config) - set(CONFIG_TABLES)):
+            raise CatalogError(f"{path}: unknown table(s) {unknown}; it takes {list(CONFIG_TABLES)}.")
+        return config
 
     def read_dropins(self, suite: Suite) -> "Dropins":
         """The encoders added to a suite, in the order they were added; one that cannot be used bars no other."""

@@ -99,6 +99,20 @@ def test_dataset_check_shows_what_would_be_used(crs, bare_home):
     assert "naevus" in result.output
 
 
+def test_a_home_that_is_a_file_and_an_unknown_table_are_told(crs, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    assert "which is a file" in crs(file, "plan", "demo").output
+    (tmp_path / "config.toml").write_text('[data_root]\nward = "/data"\n')
+    assert "unknown table(s) ['data_root']" in crs(tmp_path, "plan", "demo").output
+
+
+def test_json_and_csv_exclude_each_other(crs, tmp_path):
+    result = crs(tmp_path, "leaderboard", "--json", "--csv")
+    assert result.exit_code == 2
+    assert "exclude each other" in result.output
+
+
 def test_ui_is_served_on_loopback_only():
     from crs_assets.cli.session import LOOPBACK
 

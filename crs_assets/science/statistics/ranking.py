@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata
 
 from crs_assets.science.validation import FloatArray, IntArray, finite_array
 
@@ -56,6 +55,9 @@ def rank_agreement(
     References:
         .. [1] Kendall, "The treatment of ties in ranking problems", Biometrika 33, 1945.
     """
+    # A second of import, which loading the code location would pay.
+    from scipy.stats import rankdata
+
     a = finite_array(scores_a, name="scores_a", ndim=(1,))
     b = finite_array(scores_b, name="scores_b", ndim=(1,))
     names = np.arange(len(a)) if ids is None else np.asarray(ids)
