@@ -59,9 +59,19 @@ def test_partitions_of_the_paper(paper):
     assert partitions["probe_predictions"] == partitions["run_metrics"] == (16 * 3 - 2) * 5
 
 
+def test_sizes_are_the_catalogues_and_where_it_asserts_none_about_so_many(paper):
+    assert plan_suite(paper).images == {
+        "isic2019": 25_331,
+        "chexpert": 191_229,
+        "aptos2019": 3_662,
+        "mimic-cxr": 243_000,
+    }
+
+
 def test_a_set_of_unknown_size_leaves_what_depends_on_it_unknown(paper):
-    plan = plan_suite(paper)
-    assert plan.images == {"isic2019": 25_331, "chexpert": 191_229, "aptos2019": 3_662, "mimic-cxr": None}
+    target = paper.targets["mimic-cxr"].model_copy(update={"planned_images": None})
+    plan = plan_suite(replace(paper, targets={"mimic-cxr": target}))
+    assert plan.images["mimic-cxr"] is None
     assert plan.images_to_encode is plan.feature_bytes is plan.prediction_bytes is None
 
 
