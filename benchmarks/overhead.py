@@ -18,30 +18,26 @@ from pathlib import Path
 
 import dagster as dg
 
-from crs_assets.automation.planner import Selection
+from crs_assets.automation.planner import (
+    CELL_STEPS,
+    DATA_STEPS,
+    LEADERBOARD_STEP,
+    NULL_STEP,
+    PANEL_STEP,
+    PROFILE_STEP,
+    SCORE_STEP,
+    WEIGHTS_STEP,
+    Selection,
+    Step,
+)
 from crs_assets.automation.runner import Runner
 from crs_assets.definitions import build_defs
 from crs_assets.resources.bench import Bench, default_resources
 from crs_assets.resources.home import Home
-from crs_assets.stages.data import DatasetIndex, Splits
-from crs_assets.stages.encoders import DegradedFeatures, EncoderWeights, Features
-from crs_assets.stages.leaderboard import Leaderboard
-from crs_assets.stages.panel import ReferencePanel
-from crs_assets.stages.probes import NullControls, ProbePredictions, RunMetrics
-from crs_assets.stages.scores import AxisProfile, Crs, freeze_panel
+from crs_assets.stages.scores import freeze_panel
 
-BEFORE_PANEL = (
-    DatasetIndex(),
-    Splits(),
-    EncoderWeights(),
-    Features(),
-    DegradedFeatures(),
-    ProbePredictions(),
-    RunMetrics(),
-    AxisProfile(),
-    NullControls(),
-)
-AFTER_PANEL = (ReferencePanel(), Crs(), Leaderboard())
+BEFORE_PANEL = (*DATA_STEPS, WEIGHTS_STEP, *CELL_STEPS, NULL_STEP, PROFILE_STEP)
+AFTER_PANEL = (PANEL_STEP, SCORE_STEP, LEADERBOARD_STEP)
 
 
 def through_dagster(suite: str, home: Path) -> float:
@@ -63,13 +59,17 @@ def directly(suite: str, home: Path) -> float:
     with dg.build_resources({"bench": default_resources(suite, Home(home))["bench"]}) as resolved:
         bench: Bench = resolved.bench.resolve()
     began = time.perf_counter()
-    for stages in (BEFORE_PANEL, AFTER_PANEL):
-        for stage in stages:
+    make(BEFORE_PANEL, bench)
+    freeze_panel(bench)
+    make(AFTER_PANEL, bench)
+    return time.perf_counter() - began
+
+
+def make(steps: tuple[Step, ...], bench: Bench) -> None:
+    for step in steps:
+        for stage in step.stages:
             for parts in list(stage.partitions(bench)):
                 stage.ensure(bench, *parts)
-        if stages is BEFORE_PANEL:
-            freeze_panel(bench)
-    return time.perf_counter() - began
 
 
 def part_of(suite: str, encoders: list[str], home: Path) -> str:

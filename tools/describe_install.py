@@ -23,6 +23,9 @@ def main() -> None:
         for name, size in sizes.items()
         if name.lower().replace("-", "_") not in present and name.lower() not in present
     }
+    if not wanted:
+        print(f"Every pinned package is in {sys.argv[2]} already.")
+        return
     large = ", ".join(
         f"{name} {size:.0f} MB" for name, size in sorted(wanted.items(), key=lambda x: -x[1]) if size >= LARGE_MEGABYTES
     )
@@ -31,7 +34,7 @@ def main() -> None:
     )
     if "torch" not in present:
         print("and torch with torchvision: about 200 MB for a CPU build, 3 GB for a CUDA build, whichever your pip")
-        print("configuration serves. For the CPU build, point pip at PyTorch's CPU index first (see pytorch.org).")
+        print("configuration serves. For the CPU build, point pip at PyTorch's CPU index first.")
     print(f"Everything goes into {sys.argv[2]}; your pip configuration (index, proxy, cache, constraints) is honoured.")
 
 

@@ -28,6 +28,7 @@ from crs_assets.partitions import encoder_partitions_name, key_parts, partition_
 from crs_assets.resources.bench import Bench
 from crs_assets.science.panel import PanelError
 from crs_assets.science.suite import Suite
+from crs_assets.stages.data import unscorable_datasets
 from crs_assets.stages.scores import active_panel, freeze_panel
 from crs_assets.stages.stage import Stage
 
@@ -50,6 +51,7 @@ class RunSummary:
         recorded: Asset -> partitions that were in the store and only had to be recorded in this instance.
         waiting: Step and encoder -> partitions that could not be made before their upstream is.
         failed: Descriptions of the Dagster runs that failed.
+        unscorable: Data sets of which no class can be scored; nothing is encoded for them.
         panel: Name of the panel that was frozen, where this run froze one.
     """
 
@@ -57,6 +59,7 @@ class RunSummary:
     recorded: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    unscorable: list[str] = field(default_factory=list)
     panel: str | None = None
 
 
@@ -116,12 +119,16 @@ class Runner:
         of_data = Selection(datasets=selection.datasets)
         for step in DATA_STEPS:
             self._step(step, of_data)
+        self._summary.unscorable = unscorable_datasets(self._bench)
+        datasets = tuple(name for name in self._bench.suite.datasets if name not in self._summary.unscorable)
+        if selection.datasets is not None:
+            datasets = tuple(name for name in datasets if name in selection.datasets)
         self._step(WEIGHTS_STEP, selection)
         for encoder in self._bench.suite.encoders:
             if selection.encoders is None or encoder in selection.encoders:
                 for step in CELL_STEPS:
-                    self._step(step, Selection((encoder,), selection.datasets), encoder)
-        self._step(NULL_STEP, of_data)
+                    self._step(step, Selection((encoder,), datasets), encoder)
+        self._step(NULL_STEP, Selection(datasets=datasets))
         self._step(PROFILE_STEP, selection)
         self._score(selection, freeze_if_missing=freeze_if_missing)
         return self._summary

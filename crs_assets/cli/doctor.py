@@ -11,7 +11,13 @@ from crs_assets.resources.bench import Bench
 from crs_assets.science.encoders import WeightsError
 from crs_assets.science.images import check_golden
 from crs_assets.science.panel import PanelError
+from crs_assets.stages.data import unscorable_datasets
 from crs_assets.stages.scores import active_panel
+
+UNSCORABLE = (
+    "no class has enough positives and negatives to be scored, so nothing is encoded for it. "
+    "`crs dataset check` counts them; add images, or join rare classes."
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,8 @@ def _dropins(bench: Bench) -> Iterator[Finding]:
 
 
 def _data(bench: Bench) -> Iterator[Finding]:
+    for name in unscorable_datasets(bench):
+        yield Finding(f"data set {name}", UNSCORABLE, "missing")
     for name, spec in bench.suite.image_sets.items():
         root = bench.roots.path(name)
         if spec.phantom:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from crs_assets.automation.planner import Selection
 from crs_assets.automation.runner import Runner, RunSummary
+from crs_assets.cli.doctor import UNSCORABLE
 from crs_assets.cli.progress import run_progress
 from crs_assets.cli.session import dropin_problems, open_bench, open_instance
 from crs_assets.cli.showing import show_leaderboard
@@ -81,6 +82,8 @@ def _summarise(console: Console, bench: Bench, summary: RunSummary, seconds: flo
         _say(console, f"Nothing to recompute: everything is up to date ({seconds:.0f} s).")
     if summary.waiting:
         _say(console, f"Waiting for what comes before: {_listed(summary.waiting)}.", "yellow")
+    for name in summary.unscorable:
+        _say(console, f"{name}: {UNSCORABLE}", "yellow")
     for failure in summary.failed:
         _say(console, f"failed: {failure}", "red")
     if not summary.failed and not bench.store.peek(bench.key("reference_panel")):

@@ -150,6 +150,15 @@ class Splits(Stage):
         )
 
 
+def unscorable_datasets(bench: Bench) -> list[str]:
+    """Data sets whose splits leave no class to score; those that are not split yet are not among them."""
+    manifests = {
+        name: bench.store.peek(bench.key(Splits.name, task_key(name, bench.suite.protocol.data.seeds[0])))
+        for name in bench.suite.datasets
+    }
+    return [name for name, manifest in manifests.items() if manifest and manifest.summary["classes_scored"] == 0]
+
+
 def read_index(bench: Bench, image_set: str) -> pl.DataFrame:
     """The index of an image set."""
     return pl.read_parquet(bench.store.open(bench.key(DatasetIndex.name, image_set)).file(INDEX_FILE))

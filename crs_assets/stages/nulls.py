@@ -19,9 +19,9 @@ from crs_assets.stages.probes import (
     PREDICTIONS_FILE,
     NullControls,
     ProbePredictions,
-    RunScorer,
     read_clean_predictions,
 )
+from crs_assets.stages.run_scorer import RunScorer
 
 
 @dataclass(frozen=True)

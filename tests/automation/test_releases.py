@@ -1,12 +1,7 @@
 """From a release on the hub to exactly its runs: the sensor proposes, a person accepts, nothing else moves."""
 
-import sys
-from pathlib import Path
-
 import dagster as dg
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from loopback_hub import LoopbackHub, serving
 
 from crs_assets.automation.releases import build_release_sensor

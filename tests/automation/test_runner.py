@@ -56,6 +56,16 @@ def test_the_order_in_which_partitions_were_added_does_not_matter(small_bare: Si
     assert summary.recomputed["encoder_weights"] == 3
 
 
+def test_nothing_is_encoded_for_a_data_set_that_cannot_be_scored(small_bare: Site) -> None:
+    manifest = small_bare.home / "data" / SKIN / "manifest.csv"
+    manifest.write_text("\n".join(manifest.read_text().splitlines()[:12]) + "\n")
+    summary = small_bare.run(Selection(encoders=("vit-a",)))
+    assert summary.unscorable == [SKIN]
+    bench = small_bare.bench
+    assert not bench.store.peek(bench.key("features", "vit-a", SKIN))
+    assert bench.store.peek(bench.key("features", "vit-a", CHEST))
+
+
 def test_a_missing_weights_file_fails_its_encoder_with_the_cure_and_no_other(small_bare: Site) -> None:
     (small_bare.home / "weights" / "tests" / "vit-a" / "model.safetensors").unlink()
     summary = small_bare.run(Selection(("vit-a", "vit-d")))

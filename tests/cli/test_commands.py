@@ -111,9 +111,3 @@ def test_json_and_csv_exclude_each_other(crs, tmp_path):
     result = crs(tmp_path, "leaderboard", "--json", "--csv")
     assert result.exit_code == 2
     assert "exclude each other" in result.output
-
-
-def test_ui_is_served_on_loopback_only():
-    from crs_assets.cli.session import LOOPBACK
-
-    assert LOOPBACK == "127.0.0.1"

@@ -1,25 +1,14 @@
 """When weights are downloaded, and when never; where the address and the token come from."""
 
 import hashlib
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from loopback_hub import serving
 
 from crs_assets.resources.weights import Weights, WeightStore
 from crs_assets.science.encoders import EncoderSpec, WeightsError
 from crs_assets.science.encoders.hub_errors import Hub
 
 CONTENT = b"weights" * 100
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    with serving(monkeypatch) as server:
-        yield server
 
 
 def encoder(name, commit, **weights):

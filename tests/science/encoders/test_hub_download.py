@@ -2,16 +2,12 @@
 
 import hashlib
 import json
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
+from loopback_hub import LoopbackHub
 from safetensors.torch import save_file
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from loopback_hub import LoopbackHub, serving
 
 from crs_assets.science.encoders.errors import WeightsError
 from crs_assets.science.encoders.frozen import load_encoder
@@ -27,12 +23,6 @@ CONTENT = bytes(range(256)) * 40  # 10240 bytes: ten of the client's pieces and 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
     """Replaces the folder's own: here loopback, and only it, may be reached."""
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    with serving(monkeypatch) as server:
-        yield server
 
 
 @pytest.fixture

@@ -2,13 +2,9 @@
 
 import hashlib
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from loopback_hub import LoopbackHub, serving
+from loopback_hub import LoopbackHub
 
 from crs_assets.science.encoders.errors import WeightsError
 from crs_assets.science.encoders.hub import download
@@ -32,12 +28,6 @@ INDEX = "m.safetensors.index.json"
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
     """Replaces the folder's own: here loopback, and only it, may be reached."""
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    with serving(monkeypatch) as server:
-        yield server
 
 
 @pytest.fixture

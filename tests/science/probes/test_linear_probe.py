@@ -1,15 +1,8 @@
 import sys
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
-
-from crs_assets.science.probes import fit_linear_path, predict_logits, standardisation
-
-sys.path.insert(0, str(Path(__file__).parent))
 from probe_cases import (
     LAMBDAS,
     binary_labels,
@@ -19,6 +12,10 @@ from probe_cases import (
     sigmoid_objective,
     softmax_objective,
 )
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from crs_assets.science.probes import fit_linear_path, predict_logits, standardisation
 
 GAP = 2e-8
 """What is promised of a fit asked for 1e-8, against an independent float64 optimum."""

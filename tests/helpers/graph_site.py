@@ -1,4 +1,4 @@
-"""A site for tests of the graph: the tiny suite of ``tests/conftest.py``, cut down, and run once through Dagster."""
+"""A site for tests of the graph: the tiny suite of ``tiny_suite``, cut down, and run once through Dagster."""
 
 import logging
 import shutil
