@@ -15,6 +15,7 @@ from crs_assets.cli.session import dropin_problems, open_bench, open_instance
 from crs_assets.cli.showing import show_leaderboard
 from crs_assets.definitions import build_defs
 from crs_assets.resources.bench import Bench
+from crs_assets.resources.data_roots import write_phantoms
 from crs_assets.science.toml_models import CatalogError
 from crs_assets.stages import progress as stage_progress
 
@@ -41,6 +42,7 @@ def run_suite(
     for problem in dropin_problems(bench):
         _say(console, problem, "yellow")
     began = time.perf_counter()
+    write_phantoms(bench.roots, bench.suite.image_sets.values(), bench.compute.workers)
     summary = _run(bench, suite, Selection(encoders, datasets), console, freeze_if_missing=freeze_if_missing)
     _summarise(console, bench, summary, time.perf_counter() - began)
     if bench.store.peek(bench.key("leaderboard")):

@@ -1,6 +1,9 @@
 """Where the images of each data set lie."""
 
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import dagster as dg
@@ -40,6 +43,16 @@ class Roots:
                 f'[data_roots] {spec.id} = "/path/to/it". Access: {spec.access}.'
             )
         return root
+
+
+def write_phantoms(roots: Roots, specs: Iterable[DatasetSpec], workers: int) -> None:
+    """Write the phantoms of data sets side by side, in processes of their own; those in place are left alone."""
+    jobs = [(spec.phantom, roots.path(spec.id)) for spec in specs if spec.phantom and not roots.path(spec.id).exists()]
+    if not jobs:
+        return
+    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
+        for written in [pool.submit(write_phantom, name, root) for name, root in jobs]:
+            written.result()
 
 
 class DataRoots(dg.ConfigurableResource):  # type: ignore[type-arg]
