@@ -26,9 +26,11 @@ from crs_assets.automation.planner import (
 )
 from crs_assets.partitions import encoder_partitions_name, key_parts, partition_key
 from crs_assets.resources.bench import Bench
+from crs_assets.science.encoders import AbsentWeightsError, WeightsError
 from crs_assets.science.panel import PanelError
 from crs_assets.science.suite import Suite
 from crs_assets.stages.data import unscorable_datasets
+from crs_assets.stages.encoders import obtain_weights
 from crs_assets.stages.scores import active_panel, freeze_panel
 from crs_assets.stages.stage import Stage
 
@@ -51,6 +53,7 @@ class RunSummary:
         recorded: Asset -> partitions that were in the store and only had to be recorded in this instance.
         waiting: Step and encoder -> partitions that could not be made before their upstream is.
         failed: Descriptions of the Dagster runs that failed.
+        skipped: Encoder -> why its weights are not to be had, and the cure.
         unscorable: Data sets of which no class can be scored; nothing is encoded for them.
         panel: Name of the panel that was frozen, where this run froze one.
     """
@@ -59,6 +62,7 @@ class RunSummary:
     recorded: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
     unscorable: list[str] = field(default_factory=list)
     panel: str | None = None
 
@@ -123,15 +127,32 @@ class Runner:
         datasets = tuple(name for name in self._bench.suite.datasets if name not in self._summary.unscorable)
         if selection.datasets is not None:
             datasets = tuple(name for name in datasets if name in selection.datasets)
-        self._step(WEIGHTS_STEP, selection)
-        for encoder in self._bench.suite.encoders:
-            if selection.encoders is None or encoder in selection.encoders:
-                for step in CELL_STEPS:
-                    self._step(step, Selection((encoder,), datasets), encoder)
+        encoders = self._with_weights(selection)
+        self._step(WEIGHTS_STEP, Selection(encoders))
+        for encoder in encoders:
+            for step in CELL_STEPS:
+                self._step(step, Selection((encoder,), datasets), encoder)
         self._step(NULL_STEP, Selection(datasets=datasets))
         self._step(PROFILE_STEP, selection)
         self._score(selection, freeze_if_missing=freeze_if_missing)
         return self._summary
+
+    def _with_weights(self, selection: Selection) -> tuple[str, ...]:
+        """The selected encoders but those whose weights are not to be had: the others must not wait for a gate."""
+        encoders = []
+        for encoder in self._bench.suite.encoders:
+            if selection.encoders is not None and encoder not in selection.encoders:
+                continue
+            try:
+                obtain_weights(self._bench, encoder)
+            except AbsentWeightsError as error:
+                self._summary.skipped[encoder] = str(error)
+                continue
+            except WeightsError:
+                # Weights that are here but wrong: the encoder's own run fails, and says why.
+                pass
+            encoders.append(encoder)
+        return tuple(encoders)
 
     def _score(self, selection: Selection, *, freeze_if_missing: bool) -> None:
         try:

@@ -43,8 +43,8 @@ def build_job(
         )
         summary = runner.run(Selection(encoders=(context.partition_key,)))
         context.log.info(f"recomputed: {summary.recomputed or 'nothing'}; waiting: {summary.waiting or 'nothing'}")
-        if summary.failed:
-            raise dg.Failure("\n".join(summary.failed), allow_retries=False)
+        if problems := [*summary.skipped.values(), *summary.failed]:
+            raise dg.Failure("\n".join(problems), allow_retries=False)
 
     @dg.job(
         name=JOB,

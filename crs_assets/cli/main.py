@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+# The exit status that shells give to a command stopped by Ctrl-C.
+INTERRUPTED = 130
 SUITE_OPTION = click.option("--suite", default="demo", show_default=True, help="Suite id, or path of a suite's TOML.")
 
 
@@ -40,9 +42,14 @@ def main() -> None:
 @click.option("--freeze-panel", is_flag=True, help="Freeze a panel of the suite's members if there is none.")
 def run(suite: str, encoders: tuple[str, ...], datasets: tuple[str, ...], freeze_panel: bool) -> None:
     """Bring a suite, or a part of it, up to date; what is current is left alone."""
-    from crs_assets.cli.running import run_suite
+    from crs_assets.cli.running import InterruptedRunError, run_suite
 
-    if not run_suite(suite, encoders or None, datasets or None, freeze_if_missing=freeze_panel):
+    try:
+        done = run_suite(suite, encoders or None, datasets or None, freeze_if_missing=freeze_panel)
+    except InterruptedRunError as error:
+        click.echo(f"\n{suite}: {error}", err=True)
+        sys.exit(INTERRUPTED)
+    if not done:
         sys.exit(1)
 
 
@@ -99,15 +106,18 @@ def dataset() -> None:
 
 
 @dataset.command("check")
-@click.argument("entry", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("name", metavar="DATASET")
+@click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--look-alikes", is_flag=True, help="Also look for near-duplicates, where the method works.")
-def dataset_check(entry: Path, root: Path, look_alikes: bool) -> None:
-    """Check the images in ROOT against the data set's ENTRY (TOML), and show what the benchmark would use."""
-    from crs_assets.science.datasets import load_dataset_spec
-    from crs_assets.science.datasets.check import check_dataset, render_check
+def dataset_check(name: str, folder: Path | None, look_alikes: bool) -> None:
+    """Check a data set, and show what the benchmark would use of it.
 
-    checked = check_dataset(root, load_dataset_spec(entry), look_alikes=look_alikes)
+    DATASET is its id, or the path of its TOML; FOLDER is where its images lie, if config.toml does not say so.
+    """
+    from crs_assets.cli.checking import check
+    from crs_assets.science.datasets import render_check
+
+    checked = check(name, folder, look_alikes=look_alikes)
     click.echo(render_check(checked))
     if checked.problems:
         sys.exit(1)

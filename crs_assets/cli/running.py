@@ -22,6 +22,10 @@ from crs_assets.stages import progress as stage_progress
 MINIMUM_FREE_BYTES = 500_000_000
 
 
+class InterruptedRunError(RuntimeError):
+    """A person stopped the run; nothing is lost."""
+
+
 def run_suite(
     suite: str,
     encoders: tuple[str, ...] | None,
@@ -29,10 +33,14 @@ def run_suite(
     *,
     freeze_if_missing: bool,
 ) -> bool:
-    """Bring a suite up to date and show what came out; False where a Dagster run failed.
+    """Bring a suite up to date and show what came out.
+
+    Returns:
+        False where a Dagster run failed, or an encoder asked for by name could not be had.
 
     Raises:
         CatalogError: If the suite has no such encoder or data set.
+        InterruptedRunError: On Ctrl-C; what was finished is kept.
     """
     bench = open_bench(suite, device=True)
     _check_selection(bench, encoders, datasets)
@@ -43,11 +51,17 @@ def run_suite(
         _say(console, problem, "yellow")
     began = time.perf_counter()
     write_phantoms(bench.roots, bench.suite.image_sets.values(), bench.compute.workers)
-    summary = _run(bench, suite, Selection(encoders, datasets), console, freeze_if_missing=freeze_if_missing)
+    try:
+        summary = _run(bench, suite, Selection(encoders, datasets), console, freeze_if_missing=freeze_if_missing)
+    except KeyboardInterrupt as interrupt:
+        raise InterruptedRunError(
+            "interrupted; what was finished is kept, parts of a partition included. The same command goes on there."
+        ) from interrupt
     _summarise(console, bench, summary, time.perf_counter() - began)
     if bench.store.peek(bench.key("leaderboard")):
         show_leaderboard(suite)
-    return not summary.failed
+    # An encoder asked for by name and not benchmarked is a failure to whoever asked.
+    return not (summary.failed or (encoders and summary.skipped))
 
 
 def _run(bench: Bench, suite: str, selection: Selection, console: Console, *, freeze_if_missing: bool) -> RunSummary:
@@ -80,12 +94,14 @@ def _summarise(console: Console, bench: Bench, summary: RunSummary, seconds: flo
         _say(console, f"Recomputed in {seconds:.0f} s: {_listed(summary.recomputed)}.")
     if summary.recorded:
         _say(console, f"Already computed, recorded for the UI: {_listed(summary.recorded)}.")
-    if not (summary.recomputed or summary.recorded or summary.failed):
+    if not (summary.recomputed or summary.recorded or summary.failed or summary.skipped):
         _say(console, f"Nothing to recompute: everything is up to date ({seconds:.0f} s).")
     if summary.waiting:
         _say(console, f"Waiting for what comes before: {_listed(summary.waiting)}.", "yellow")
     for name in summary.unscorable:
         _say(console, f"{name}: {UNSCORABLE}", "yellow")
+    for reason in summary.skipped.values():
+        _say(console, f"skipped: {reason}", "yellow")
     for failure in summary.failed:
         _say(console, f"failed: {failure}", "red")
     if not summary.failed and not bench.store.peek(bench.key("reference_panel")):

@@ -16,7 +16,7 @@ from crs_assets.automation.runner import register_encoders
 from crs_assets.resources.artifact_store import write_atomic
 from crs_assets.resources.bench import ArtifactStoreResource, Bench, default_resources
 from crs_assets.resources.compute import ComputeDevice
-from crs_assets.resources.data_roots import DataRoots
+from crs_assets.resources.data_roots import DataRoots, Roots
 from crs_assets.resources.home import Home, home_path
 from crs_assets.resources.weights import WeightStore
 from crs_assets.science.panel import PanelError
@@ -88,6 +88,11 @@ def open_bench(suite: str, *, device: bool = False) -> Bench:
         raise
     except (ValueError, TypeError, AttributeError) as error:
         raise CatalogError(f"{home.path / 'config.toml'}: {error}") from error
+
+
+def open_roots(home: Home) -> Roots:
+    """Where data sets lie, as CRS_HOME configures it; for what concerns no suite."""
+    return _resource(default_resources("", home), DataRoots).resolve()
 
 
 Resource = TypeVar("Resource", bound=dg.ConfigurableResource[Any])

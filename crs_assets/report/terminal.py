@@ -1,5 +1,6 @@
 """The leaderboard for a terminal."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NAME_WIDTH = 22
+LEGEND = "CRS = weighted D dominance, I closeness to the ideal, W worst axis; ECE and Drop: lower is better."
 
 
 def leaderboard_table(board: Board | pl.DataFrame, reading: str) -> "Table":
@@ -54,14 +56,16 @@ def _cells(row: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[
     ranks = rank_text(row["rank_auroc"]) + ("" if row["rank"] is None else f" {move}")
     numbers = [decimals(row[name]) for name in ("crs", *TERMS, *AXES)]
     tail = [text for other in others for text in (decimals(other["crs"]), rank_text(other["rank"]))]
-    return [rank_text(row["rank"]), row["encoder"], *numbers, f"{row['covered']}/{row['expected']}", ranks, *tail]
+    # An id that is too long breaks at its hyphens, where a reader would break it.
+    name = "\n".join(textwrap.wrap(row["encoder"], NAME_WIDTH))
+    return [rank_text(row["rank"]), name, *numbers, f"{row['covered']}/{row['expected']}", ranks, *tail]
 
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why encoders are not ranked, or are marked; controls are marked as such."""
+    """What the letters mean; why encoders are not ranked, or are marked; controls are marked as such."""
     notes = [f"{row['encoder']}: {row['status']}" for row in rows if row["status"] and row["section"] != "control"]
     controls = [row["encoder"] for row in rows if row["section"] == "control"]
-    return [*notes, *([f"null controls, never ranked: {', '.join(controls)}"] if controls else [])]
+    return [LEGEND, *notes, *([f"null controls, never ranked: {', '.join(controls)}"] if controls else [])]
 
 
 def _short(name: str, reading: str) -> str:

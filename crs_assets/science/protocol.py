@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
+from crs_assets.science.analysis_protocol import AnalysisProtocol
 from crs_assets.science.toml_models import CatalogError, FrozenModel, read_toml, resolve_extends, validate
 
 PROTOCOL_FOLDER = Path(__file__).parent.parent / "catalog" / "protocols"
@@ -180,6 +181,7 @@ class Protocol(FrozenModel):
     axes: AxisProtocol
     score: ScoreWeights
     statistics: StatisticsProtocol
+    analyses: AnalysisProtocol
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:

@@ -58,11 +58,7 @@ class EncoderWeights(Stage):
 
     def ensure(self, bench: Bench, *parts: str) -> Outcome:
         """As any stage, after fetching what is missing where the site lets runs download."""
-
-        def progress(_file: str, done: int, total: int | None) -> None:
-            report(Progress(self.name, parts, done, total or done, "bytes"))
-
-        bench.weights.ensure(bench.suite.encoders[parts[0]], progress)
+        obtain_weights(bench, parts[0])
         return super().ensure(bench, *parts)
 
     def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
@@ -75,6 +71,20 @@ class EncoderWeights(Stage):
         ).write_parquet(staging.path("weights.parquet"))
         summary = {key: facts[key] for key in ("title", "family", "role", "licence", "gated")}
         return Built({**summary, "dim": spec.tap.dim, "files": len(hashes)}, bench.weights.fingerprint(spec))
+
+
+def obtain_weights(bench: Bench, encoder: str) -> None:
+    """Make sure that an encoder's weights are here, fetching them where the site lets runs download.
+
+    Raises:
+        AbsentWeightsError: If they are not, and are not to be had.
+        WeightsError: If they are not those of the catalogue.
+    """
+
+    def progress(_file: str, done: int, total: int | None) -> None:
+        report(Progress(EncoderWeights.name, (encoder,), done, total or done, "bytes"))
+
+    bench.weights.ensure(bench.suite.encoders[encoder], progress)
 
 
 class Encoding(Stage):

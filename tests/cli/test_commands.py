@@ -91,12 +91,18 @@ def test_adding_an_encoder_checks_it_and_never_reuses_an_id(crs, make_home, tiny
     assert "never reused" in result.output
 
 
-def test_dataset_check_shows_what_would_be_used(crs, bare_home):
-    entry = bare_home / "catalog" / "datasets" / "tiny-skin.toml"
-    result = crs(bare_home, "dataset", "check", entry, bare_home / "data" / "tiny-skin")
+def test_dataset_check_shows_what_would_be_used_by_id_and_by_paths(crs, bare_home):
+    result = crs(bare_home, "dataset", "check", "tiny-skin")
     assert result.exit_code in (0, 1)
     assert "150" in result.output
     assert "naevus" in result.output
+    entry = bare_home / "catalog" / "datasets" / "tiny-skin.toml"
+    assert crs(bare_home, "dataset", "check", entry, bare_home / "data" / "tiny-skin").output == result.output
+
+
+def test_dataset_check_of_an_unknown_or_absent_data_set_says_what_to_do(crs, bare_home):
+    assert "no datasets entry 'tiny-skim'" in crs(bare_home, "dataset", "check", "tiny-skim").output
+    assert "[data_roots] isic2019" in crs(bare_home, "dataset", "check", "isic2019").output
 
 
 def test_a_home_that_is_a_file_and_an_unknown_table_are_told(crs, tmp_path):

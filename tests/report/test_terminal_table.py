@@ -21,6 +21,14 @@ def test_fits_a_hundred_columns_with_no_number_cut(page):
     assert (row[0], row[2], row[-4:-2]) == ("2", "0.560", ["3", "+1"])
 
 
+def test_the_letters_are_explained_and_a_long_id_breaks_at_a_hyphen(page):
+    long_id = "efficientnet-lite0-untrained-112"
+    rows = page.board.rows.with_columns(page.board.rows["encoder"].replace("pixels-16", long_id))
+    text = printed(leaderboard_table(rows, "demo-v1"))
+    assert "D dominance, I closeness to the ideal, W worst axis" in text
+    assert {"efficientnet-lite0-", "untrained-112"} <= set(text.split())
+
+
 def test_names_reasons_and_controls(page):
     text = printed(leaderboard_table(page.board, "demo-v1"))
     assert "half-run: demo-fundus: missing: not run" in text

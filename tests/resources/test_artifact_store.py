@@ -54,7 +54,7 @@ def test_a_partition_that_was_never_finished_is_absent_and_its_work_survives(sto
         crash()
     assert store.peek(KEY) is None
     assert store.keys("suite", "features") == []
-    with pytest.raises(StoreError, match="materialize it first"):
+    with pytest.raises(StoreError, match="make it first: crs run --suite suite"):
         store.open(KEY)
     with store.write(KEY, ONE) as staging:
         assert staging.path("table.txt").read_text() == "half"

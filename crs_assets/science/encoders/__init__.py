@@ -1,6 +1,6 @@
 """Frozen image encoders: what one is (``spec``), where its weights lie (``weights``), how it runs (``frozen``)."""
 
-from crs_assets.science.encoders.errors import EncoderMemoryError, WeightsError
+from crs_assets.science.encoders.errors import AbsentWeightsError, EncoderMemoryError, WeightsError
 from crs_assets.science.encoders.frozen import FrozenEncoder, load_encoder, single_threaded_tensors
 from crs_assets.science.encoders.preprocessing import prepare
 from crs_assets.science.encoders.spec import ENCODER_FOLDER, EncoderSpec, fingerprint, load_encoder_spec
@@ -8,6 +8,7 @@ from crs_assets.science.encoders.weights import hashes, locate, verify
 
 __all__ = [
     "ENCODER_FOLDER",
+    "AbsentWeightsError",
     "EncoderMemoryError",
     "EncoderSpec",
     "FrozenEncoder",

@@ -5,6 +5,10 @@ class WeightsError(ValueError):
     """Weights that are absent, changed, unreadable or not those of the architecture; the message holds the cure."""
 
 
+class AbsentWeightsError(WeightsError):
+    """Weights that are not here and were not to be had: not copied yet, behind a gate, or no hub in reach."""
+
+
 class EncoderMemoryError(RuntimeError):
     """The device ran out of memory on a batch; halve the batch size and start the work again.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from crs_assets.science.encoders.errors import WeightsError
+from crs_assets.science.encoders.errors import AbsentWeightsError, WeightsError
 from crs_assets.science.encoders.hub_errors import Hub, Wanted, explained
 from crs_assets.science.encoders.key_maps import KEY_MAPS
 from crs_assets.science.encoders.spec import EncoderSpec
@@ -68,12 +68,12 @@ def pinned_commit(spec: EncoderSpec, hub: Hub) -> str:
     """The commit that an entry pins: its 40 digits themselves, or what its tag stands for.
 
     Raises:
-        WeightsError: Without a revision, or with one that moves: a branch, or no tag at all.
+        AbsentWeightsError: Without a revision, or with one that moves: a branch, or no tag at all.
     """
     repo, revision = str(spec.weights.repo), spec.weights.revision
     cure = "pin a commit (40 hex digits) as weights.revision; with access to the hub `crs doctor` shows the current one"
     if revision is None:
-        raise WeightsError(f"{spec.id}: the entry pins no revision of {repo}, so nothing is downloaded; {cure}.")
+        raise AbsentWeightsError(f"{spec.id}: the entry pins no revision of {repo}, so nothing is downloaded; {cure}.")
     if COMMIT.match(revision):
         return revision
     from huggingface_hub import HfApi
@@ -83,7 +83,7 @@ def pinned_commit(spec: EncoderSpec, hub: Hub) -> str:
     tags = {tag.name: str(tag.target_commit) for tag in refs.tags}
     if revision not in tags:
         kind = "a branch, which moves" if revision in {b.name for b in refs.branches} else "neither a commit nor a tag"
-        raise WeightsError(f"{spec.id}: revision {revision!r} of {repo} is {kind}; {cure}. Tags: {sorted(tags)}.")
+        raise AbsentWeightsError(f"{spec.id}: revision {revision!r} of {repo} is {kind}; {cure}. Tags: {sorted(tags)}.")
     return tags[revision]
 
 

@@ -1,4 +1,4 @@
-"""What a hub refuses, and why: every failure of a request as one WeightsError that holds the cure."""
+"""What a hub refuses, and why: every failure of a request as one AbsentWeightsError that holds the cure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from crs_assets.science.encoders.errors import WeightsError
+from crs_assets.science.encoders.errors import AbsentWeightsError
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
@@ -17,7 +17,7 @@ DEFAULT_ENDPOINT = "https://huggingface.co"
 BY_HAND = "or copy the files to the mirror by hand: `crs doctor` lists what goes where"
 
 
-class HubUnreachableError(WeightsError):
+class HubUnreachableError(AbsentWeightsError):
     """No answer from the hub: no network, or none is wanted."""
 
 
@@ -54,11 +54,11 @@ class Wanted:
 
 @contextmanager
 def explained(wanted: Wanted, hub: Hub) -> Iterator[None]:
-    """Turn whatever the client raises inside into a WeightsError.
+    """Turn whatever the client raises inside into an AbsentWeightsError.
 
     Raises:
         HubUnreachableError: Without a network, or with HF_HUB_OFFLINE set.
-        WeightsError: If the hub refuses, or the answer breaks off.
+        AbsentWeightsError: If the hub refuses, or the answer breaks off.
     """
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
@@ -68,20 +68,20 @@ def explained(wanted: Wanted, hub: Hub) -> Iterator[None]:
     except OfflineModeIsEnabled as error:
         raise HubUnreachableError(f"{wanted.encoder}: {wanted}: HF_HUB_OFFLINE is set; unset it, {BY_HAND}.") from error
     except HfHubHTTPError as error:
-        raise WeightsError(f"{wanted.encoder}: {_refusal(error, wanted, hub)}") from error
+        raise AbsentWeightsError(f"{wanted.encoder}: {_refusal(error, wanted, hub)}") from error
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
         raise HubUnreachableError(
             f"{wanted.encoder}: {wanted}: no connection to {hub.endpoint} ({error}); try again with a network, "
             f"{BY_HAND}."
         ) from error
     except httpx2.HTTPError as error:
-        raise WeightsError(
+        raise AbsentWeightsError(
             f"{wanted.encoder}: {wanted}: the connection was cut ({error}); {_again(wanted)}."
         ) from error
     except OSError as error:
         problem = "cannot be written" if error.errno else "the connection was cut"
         reason = str(error).strip().splitlines()[0]
-        raise WeightsError(f"{wanted.encoder}: {wanted}: {problem} ({reason}); {_again(wanted)}.") from error
+        raise AbsentWeightsError(f"{wanted.encoder}: {wanted}: {problem} ({reason}); {_again(wanted)}.") from error
 
 
 def _again(wanted: Wanted) -> str:

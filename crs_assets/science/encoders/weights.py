@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crs_assets.science.encoders.errors import WeightsError
+from crs_assets.science.encoders.errors import AbsentWeightsError, WeightsError
 from crs_assets.science.encoders.key_maps import KEY_MAPS, keep_all
 from crs_assets.science.encoders.spec import EncoderSpec
 
@@ -39,21 +39,23 @@ def locate(spec: EncoderSpec, mirror: Path | None = None) -> tuple[Path, ...]:
         Existing files; empty when the encoder has no weights.
 
     Raises:
-        WeightsError: Naming what to install, or what to copy where.
+        AbsentWeightsError: Naming what to install, or what to copy where.
     """
     if spec.weights.source == "none":
         return ()
     candidates = _package_candidates(spec) if spec.weights.source == "package" else _mirror_candidates(spec, mirror)
     main = next((path for path in candidates if path.is_file()), None)
     if main is None:
-        raise WeightsError(_missing(spec, candidates))
+        raise AbsentWeightsError(_missing(spec, candidates))
     if not main.name.endswith(INDEX_SUFFIX):
         return (main,)
     keep = KEY_MAPS[spec.architecture.key_map].keep
     shards = tuple(main.parent / name for name in wanted_shards(main, keep))
     absent = [shard.name for shard in shards if not shard.is_file()]
     if absent:
-        raise WeightsError(f"{spec.id}: {main.name} needs the shard(s) {absent}; copy them beside it to {main.parent}.")
+        raise AbsentWeightsError(
+            f"{spec.id}: {main.name} needs the shard(s) {absent}; copy them beside it to {main.parent}."
+        )
     return (main, *shards)
 
 
@@ -222,7 +224,7 @@ def _mirror_candidates(spec: EncoderSpec, mirror: Path | None) -> list[Path]:
     if weights.path is not None and Path(weights.path).is_absolute():
         return [Path(weights.path)]
     if mirror is None:
-        raise WeightsError(
+        raise AbsentWeightsError(
             f"{spec.id}: its weights ({weights.repo or weights.path}) are looked for in a mirror folder, "
             "and none is set; set the weight store's mirror."
         )
