@@ -10,6 +10,7 @@ from crs_assets.resources.artifact_store import ArtifactKey, ArtifactStore, writ
 from crs_assets.resources.compute import Compute, ComputeDevice
 from crs_assets.resources.data_roots import DataRoots, Roots
 from crs_assets.resources.home import Home, home_path
+from crs_assets.resources.prepared_images import PreparedImages
 from crs_assets.resources.weights import Weights, WeightStore
 from crs_assets.science.suite import Suite
 from crs_assets.science.toml_models import CatalogError
@@ -40,6 +41,11 @@ class Bench:
     def key(self, asset: str, *parts: str) -> ArtifactKey:
         """Address of a partition of this suite."""
         return ArtifactKey(self.suite.id, asset, parts)
+
+    @property
+    def prepared_images(self) -> PreparedImages:
+        """Images kept between encoders that take them alike."""
+        return PreparedImages(self.home.path / "cache" / "images", self.compute.image_cache_bytes)
 
     def batch_size(self, encoder: str) -> int:
         """Images per forward pass of an encoder: the device's, unless that once did not fit into memory."""

@@ -10,6 +10,8 @@ import dagster as dg
 from pydantic import Field
 
 CHUNK_BATCHES = 8
+IMAGE_CACHE_GB = 20
+GB = 10**9
 _DEFAULT_BATCH = {"cpu": 16, "cuda": 256}
 
 
@@ -23,6 +25,7 @@ class Compute:
         chunk_batches: Batches per written chunk: what a crash can cost.
         workers: Threads that decode and degrade images.
         threads: Threads that encode side by side on a CPU, each with single-threaded operations.
+        image_cache_bytes: Disk for images kept between encoders that take them alike; no result depends on it.
     """
 
     device: str
@@ -30,6 +33,7 @@ class Compute:
     chunk_batches: int
     workers: int
     threads: int
+    image_cache_bytes: int = IMAGE_CACHE_GB * GB
 
     @property
     def kind(self) -> str:
@@ -64,6 +68,10 @@ class ComputeDevice(dg.ConfigurableResource):  # type: ignore[type-arg]
     workers: int = Field(default=0, ge=0, description="Threads that decode images; 0 takes the number of cores.")
     threads: int = Field(default=0, ge=0, description="Threads that encode on a CPU; 0 takes the number of cores.")
 
+    image_cache_gb: float = Field(
+        default=IMAGE_CACHE_GB, ge=0, description="Disk for prepared images that several encoders share; 0: none."
+    )
+
     def resolve(self) -> Compute:
         """Look at the machine and settle what was left open.
 
@@ -78,6 +86,7 @@ class ComputeDevice(dg.ConfigurableResource):  # type: ignore[type-arg]
             chunk_batches=CHUNK_BATCHES,
             workers=self.workers or cores,
             threads=self.threads or cores,
+            image_cache_bytes=int(self.image_cache_gb * GB),
         )
 
     def _device(self) -> str:

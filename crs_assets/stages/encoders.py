@@ -1,8 +1,7 @@
 """Encoder stages: the fingerprint of an encoder, and what it makes of images."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,33 +12,24 @@ from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
 from crs_assets.science.encoders import (
     EncoderMemoryError,
-    EncoderSpec,
     load_encoder,
-    prepare,
     single_threaded_tensors,
 )
 from crs_assets.science.extraction import extract
-from crs_assets.science.images import (
-    iterate_degradations,
-    load_image,
-    pixel_fingerprint,
-    single_threaded,
-    to_working_resolution,
-)
-from crs_assets.science.protocol import CLEAN, protocol_part
+from crs_assets.science.images import single_threaded
+from crs_assets.science.protocol import CLEAN
 from crs_assets.stages.data import DatasetIndex, read_index
 from crs_assets.stages.feature_files import finished_chunks, open_features, read_chunks, write_chunk, write_features
+from crs_assets.stages.image_source import PIXEL_LIBRARIES, Load, clean_images, degradation_recipe, degraded_images
 from crs_assets.stages.progress import Progress, report
 from crs_assets.stages.stage import Built, Outcome, Stage
 
 WEIGHTS_FILE = "weights.json"
 FEATURES_FILE = "features.arrow"
 
-_PIXEL_LIBRARIES = ("numpy", "opencv-python-headless", "pillow", "simplejpeg")
 _MODEL_LIBRARIES = ("timm", "torch")
 
 Float32 = NDArray[np.float32]
-Uint8 = NDArray[np.uint8]
 
 
 class EncoderWeights(Stage):
@@ -106,7 +96,7 @@ class Features(Encoding):
 
     name = "features"
     code_version = "1"
-    libraries = (*_PIXEL_LIBRARIES, *_MODEL_LIBRARIES)
+    libraries = (*PIXEL_LIBRARIES, *_MODEL_LIBRARIES)
     keeps_old_versions = False
 
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
@@ -121,9 +111,8 @@ class Features(Encoding):
     def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
         """Encode in index order, chunk by chunk; a crash costs at most one chunk."""
         encoder, image_set = parts
-        spec = bench.suite.encoders[encoder]
         rows = usable_rows(read_index(bench, image_set))
-        load = partial(_clean_inputs, bench, spec, image_set, rows["path"].to_list())
+        load = clean_images(bench, encoder, image_set, rows)
         features, timing = _encode(bench, staging, self.name, parts, rows["image_id"].to_list(), load, [CLEAN])
         write_features(staging.path(FEATURES_FILE), rows["image_id"].to_list(), features[:, 0, :])
         return _built(features, timing)
@@ -134,7 +123,7 @@ class DegradedFeatures(Encoding):
 
     name = "degraded_features"
     code_version = "1"
-    libraries = (*_PIXEL_LIBRARIES, *_MODEL_LIBRARIES)
+    libraries = (*PIXEL_LIBRARIES, *_MODEL_LIBRARIES)
     keeps_old_versions = False
 
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
@@ -146,25 +135,17 @@ class DegradedFeatures(Encoding):
         inputs = _encoding_inputs(bench, *parts)
         if inputs is None:
             return None
-        protocol = bench.suite.protocol
-        return {
-            **inputs,
-            "salt": protocol.salt,
-            **protocol_part(protocol, "perturbations"),
-            "noise_grid_short_side": protocol.images.noise_grid_short_side,
-            "pixels": pixel_fingerprint(),
-        }
+        return {**inputs, **degradation_recipe(bench)}
 
     def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
         """Decode each test image once, degrade it every way, encode; one file per condition."""
         encoder, dataset = parts
         if dataset in bench.suite.targets:
             return Built({"images": 0, "conditions": 0, "dim": 0, "finite": True})
-        spec = bench.suite.encoders[encoder]
         rows = usable_rows(read_index(bench, dataset)).filter("is_test")
         ids = rows["image_id"].to_list()
         conditions = [condition.name for condition in bench.suite.protocol.degradations()]
-        load = partial(_degraded_inputs, bench, spec, dataset, ids, rows["path"].to_list())
+        load = degraded_images(bench, encoder, dataset, rows)
         features, timing = _encode(bench, staging, self.name, parts, ids, load, conditions)
         for position, condition in enumerate(conditions):
             write_features(staging.path(f"{condition}.arrow"), ids, features[:, position, :])
@@ -203,30 +184,13 @@ def _encoding_inputs(bench: Bench, encoder: str, image_set: str) -> dict[str, An
     }
 
 
-def _working_image(bench: Bench, image_set: str, reference: str) -> Uint8:
-    root = bench.roots.path(image_set)
-    return to_working_resolution(load_image(root, reference), bench.suite.protocol.images.working_short_side)
-
-
-def _clean_inputs(bench: Bench, spec: EncoderSpec, image_set: str, references: Sequence[str], row: int) -> list[Uint8]:
-    return [prepare(_working_image(bench, image_set, references[row]), spec.preprocessing)]
-
-
-def _degraded_inputs(
-    bench: Bench, spec: EncoderSpec, dataset: str, ids: Sequence[str], references: Sequence[str], row: int
-) -> list[Uint8]:
-    image = _working_image(bench, dataset, references[row])
-    degraded = iterate_degradations(image, dataset=dataset, image_id=ids[row], protocol=bench.suite.protocol)
-    return [prepare(pixels, spec.preprocessing) for _, pixels in degraded]
-
-
 def _encode(
     bench: Bench,
     staging: Staging,
     stage: str,
     parts: tuple[str, ...],
     ids: Sequence[str],
-    load: Callable[[int], list[Uint8]],
+    load: Load,
     conditions: Sequence[str],
 ) -> tuple[Float32, dict[str, float]]:
     """Encode what is not yet written; features of shape (images, conditions, d), and this run's figures."""
