@@ -35,16 +35,38 @@ MENDABLE = (
 WITHHELD = "<withheld>"
 
 
+class RemoteError(RuntimeError):
+    """An error of another process, as text: not every exception survives the way, and no traceback does.
+
+    Attributes:
+        where: Lines of code that it came through; empty where the message says all.
+    """
+
+    def __init__(self, told: str, where: str = "") -> None:
+        self.where = where
+        super().__init__(told, where)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    @classmethod
+    def of(cls, error: Exception) -> "RemoteError":
+        """What is to be told of an error elsewhere."""
+        where = "" if isinstance(error, MENDABLE) else "".join(traceback.format_tb(error.__traceback__))
+        return cls(f"{type(error).__name__}: {error}", where)
+
+
 def tell(bench: Bench, error: Exception) -> str:
     """One message for logs and failures: ids, file names and paths of images are withheld, whoever raised the error."""
-    return withhold(bench, f"{type(error).__name__}: {error}")
+    return withhold(bench, str(error) if isinstance(error, RemoteError) else f"{type(error).__name__}: {error}")
 
 
 def tell_where(bench: Bench, error: Exception) -> str:
     """The message, and for an error that nobody foresaw the lines of code that it came through."""
     if isinstance(error, MENDABLE):
         return tell(bench, error)
-    return f"{tell(bench, error)}\n{''.join(traceback.format_tb(error.__traceback__))}"
+    where = error.where if isinstance(error, RemoteError) else "".join(traceback.format_tb(error.__traceback__))
+    return "\n".join(filter(None, (tell(bench, error), where)))
 
 
 def withhold(bench: Bench, text: str) -> str:

@@ -7,11 +7,13 @@ partition failed; what was finished before stays finished.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 
+from crs_assets.assets.ahead import Attempt, made_ahead
 from crs_assets.assets.checks import Check
 from crs_assets.assets.errors import tell, tell_where
 from crs_assets.partitions import key_parts
@@ -52,17 +54,19 @@ def materialize(
     """
     step = _Step(context, bench, recorded)
     failures: dict[str, Exception] = {}
-    for partition in step.partitions():
-        for entry in recorded:
-            try:
-                result = step.bring_up_to_date(entry, partition)
-            # One failed partition must not lose the others of the run; it is reported and raised below.
-            except Exception as error:
-                context.log.error(f"{partition or entry.stage.name}: {tell_where(bench, error)}")
-                failures[partition or entry.stage.name] = error
-                break
-            if result is not None:
-                yield result
+    partitions = list(step.partitions())
+    with made_ahead(bench, [entry.stage for entry in recorded], partitions) as begun:
+        for partition in partitions:
+            for entry in recorded:
+                try:
+                    result = step.bring_up_to_date(entry, partition, begun.get(partition))
+                # One failed partition must not lose the others of the run; it is reported and raised below.
+                except Exception as error:
+                    context.log.error(f"{partition or entry.stage.name}: {tell_where(bench, error)}")
+                    failures[partition or entry.stage.name] = error
+                    break
+                if result is not None:
+                    yield result
     told = {name: tell(bench, error) for name, error in failures.items()}
     for entry in recorded:
         for check in entry.checks:
@@ -110,14 +114,19 @@ class _Step:
             else:
                 self._context.log.info(f"{key}: passed over; {self._why_absent(key)}")
 
-    def bring_up_to_date(self, entry: Recorded, partition: str) -> dg.MaterializeResult[Any] | None:
-        """Make one partition where it is stale, and record it.
+    def bring_up_to_date(
+        self, entry: Recorded, partition: str, begun: "Future[Attempt] | None"
+    ) -> dg.MaterializeResult[Any] | None:
+        """Make one partition where it is stale, or wait for it where it was begun already, and record it.
 
         Returns:
             What Dagster is to record itself, only where a step of the same run waits for it.
         """
-        with listening(self._sink()):
-            outcome = entry.stage.ensure(self._bench, *(key_parts(partition) if partition else ()))
+        if begun is not None:
+            outcome = begun.result().outcome(entry.stage)
+        else:
+            with listening(self._sink()):
+                outcome = entry.stage.ensure(self._bench, *(key_parts(partition) if partition else ()))
         version = outcome.manifest.data_version
         if self._feeds_a_step:
             metadata = self._metadata(entry, outcome)

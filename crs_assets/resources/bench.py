@@ -1,7 +1,8 @@
 """Everything a stage needs, in one place: the suite, the store, the device, the data, the weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from pydantic import Field, ValidationError
@@ -12,6 +13,7 @@ from crs_assets.resources.data_roots import DataRoots, Roots
 from crs_assets.resources.home import Home, home_path
 from crs_assets.resources.prepared_images import PreparedImages
 from crs_assets.resources.weights import Weights, WeightStore
+from crs_assets.science.encoders import FrozenEncoder, load_encoder
 from crs_assets.science.suite import Suite
 from crs_assets.science.toml_models import CatalogError
 
@@ -37,6 +39,11 @@ class Bench:
     compute: Compute
     roots: Roots
     weights: Weights
+    _loaded: dict[str, FrozenEncoder] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process loads a network of its own if it needs one.
+        return {**self.__dict__, "_loaded": {}}
 
     def key(self, asset: str, *parts: str) -> ArtifactKey:
         """Address of a partition of this suite."""
@@ -46,6 +53,20 @@ class Bench:
     def prepared_images(self) -> PreparedImages:
         """Images kept between encoders that take them alike."""
         return PreparedImages(self.home.path / "cache" / "images", self.compute.image_cache_bytes)
+
+    def load_encoder(self, name: str) -> FrozenEncoder:
+        """An encoder ready to encode; kept while its partitions follow one another.
+
+        Raises:
+            WeightsError: If weights are missing, changed, or do not fill the network exactly.
+        """
+        spec = self.suite.encoders[name]
+        fingerprint = self.weights.fingerprint(spec)
+        if fingerprint not in self._loaded:
+            # The last one goes first: two large networks need not fit into memory together.
+            self._loaded.clear()
+            self._loaded[fingerprint] = load_encoder(spec, self.weights.mirror, self.compute.device)
+        return self._loaded[fingerprint]
 
     def batch_size(self, encoder: str) -> int:
         """Images per forward pass of an encoder: the device's, unless that once did not fit into memory."""

@@ -2,8 +2,10 @@
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import dagster as dg
@@ -11,6 +13,7 @@ from pydantic import Field
 
 CHUNK_BATCHES = 8
 IMAGE_CACHE_GB = 20
+DEFAULT_FITS = 4
 GB = 10**9
 _DEFAULT_BATCH = {"cpu": 16, "cuda": 256}
 
@@ -25,6 +28,7 @@ class Compute:
         chunk_batches: Batches per written chunk: what a crash can cost.
         workers: Threads that decode and degrade images.
         threads: Threads that encode side by side on a CPU, each with single-threaded operations.
+        fits: Probe partitions that are fitted and scored side by side on a CPU, each with single-threaded operations.
         image_cache_bytes: Disk for images kept between encoders that take them alike; no result depends on it.
     """
 
@@ -33,6 +37,7 @@ class Compute:
     chunk_batches: int
     workers: int
     threads: int
+    fits: int = 1
     image_cache_bytes: int = IMAGE_CACHE_GB * GB
 
     @property
@@ -68,6 +73,7 @@ class ComputeDevice(dg.ConfigurableResource):  # type: ignore[type-arg]
     workers: int = Field(default=0, ge=0, description="Threads that decode images; 0 takes the number of cores.")
     threads: int = Field(default=0, ge=0, description="Threads that encode on a CPU; 0 takes the number of cores.")
 
+    fits: int = Field(default=0, ge=0, description="Probe processes on a CPU; 0 takes up to four.")
     image_cache_gb: float = Field(
         default=IMAGE_CACHE_GB, ge=0, description="Disk for prepared images that several encoders share; 0: none."
     )
@@ -86,6 +92,7 @@ class ComputeDevice(dg.ConfigurableResource):  # type: ignore[type-arg]
             chunk_batches=CHUNK_BATCHES,
             workers=self.workers or cores,
             threads=self.threads or cores,
+            fits=self.fits or min(cores, DEFAULT_FITS),
             image_cache_bytes=int(self.image_cache_gb * GB),
         )
 
@@ -106,3 +113,35 @@ class ComputeDevice(dg.ConfigurableResource):  # type: ignore[type-arg]
 def library_versions(*names: str) -> dict[str, str]:
     """Installed versions of the named distributions: those that can change a stage's values."""
     return {name: version(name) for name in names}
+
+
+def installed_versions(*names: str) -> dict[str, str]:
+    """Versions of those of the named distributions that are installed; the others are left out."""
+    found = {}
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+@contextmanager
+def single_threaded(*, torch: bool) -> Iterator[None]:
+    """Single-threaded linear algebra in the calling thread: the bits of a sum depend on how it is divided.
+
+    Args:
+        torch: Whether tensors are used too; importing them takes seconds, which a stage without them has no use for.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        if not torch:
+            yield
+            return
+        from torch import get_num_threads, set_num_threads
+
+        before = get_num_threads()
+        set_num_threads(1)
+        try:
+            yield
+        finally:
+            set_num_threads(before)

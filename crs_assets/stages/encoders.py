@@ -10,11 +10,7 @@ from numpy.typing import NDArray
 
 from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
-from crs_assets.science.encoders import (
-    EncoderMemoryError,
-    load_encoder,
-    single_threaded_tensors,
-)
+from crs_assets.science.encoders import EncoderMemoryError, single_threaded_tensors
 from crs_assets.science.extraction import extract
 from crs_assets.science.images import single_threaded
 from crs_assets.science.protocol import CLEAN
@@ -194,7 +190,7 @@ def _encode(
     conditions: Sequence[str],
 ) -> tuple[Float32, dict[str, float]]:
     """Encode what is not yet written; features of shape (images, conditions, d), and this run's figures."""
-    spec, compute = bench.suite.encoders[parts[0]], bench.compute
+    compute = bench.compute
     began, start_chunk, rate = time.perf_counter(), finished_chunks(staging.folder), 0.0
 
     def progress(done: int, total: int, images_per_second: float) -> None:
@@ -205,7 +201,7 @@ def _encode(
     chunks = extract(
         ids,
         load,
-        load_encoder(spec, bench.weights.mirror, compute.device),
+        bench.load_encoder(parts[0]),
         batch_size=bench.batch_size(parts[0]),
         chunk_batches=compute.chunk_batches,
         conditions=conditions,

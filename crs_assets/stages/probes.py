@@ -15,10 +15,7 @@ from crs_assets.science.probing import FittedProbe, ProbeTask, fit_probe, predic
 from crs_assets.science.protocol import CLEAN, TRANSFER, protocol_part
 from crs_assets.science.splits import CALIBRATION, TEST, VALIDATION
 from crs_assets.science.suite import parse_task
-from crs_assets.science.transfer import (
-    fitted_labels,
-    mapped_labels,
-)
+from crs_assets.science.transfer import fitted_labels, mapped_labels
 from crs_assets.stages.data import (
     DatasetIndex,
     Splits,
@@ -58,17 +55,18 @@ class ProbePredictions(Stage):
     code_version = "1"
     libraries = _NUMERIC_LIBRARIES
     keeps_old_versions = False
+    side_by_side = True
 
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
         """Every existing (encoder, data set and seed)."""
-        return _tasks(bench)
+        return probe_partitions(bench)
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Features, splits, labels, and the probe part of the protocol."""
         encoder, task = parts
         dataset, _ = parse_task(task)
         protocol, target = bench.suite.protocol, bench.suite.target_of(dataset)
-        return _all_there(
+        return all_there(
             features=Features().version(bench, encoder, dataset),
             degraded_features=DegradedFeatures().version(bench, encoder, dataset),
             target_features=Features().version(bench, encoder, target) if target else "",
@@ -85,10 +83,10 @@ class ProbePredictions(Stage):
         encoder, task = parts
         dataset, seed = parse_task(task)
         ids, features = read_features(bench, encoder, dataset)
-        probe_task = _probe_task(bench, dataset, seed, features)
+        probe_task = open_task(bench, dataset, seed, features)
         probe = fit_probe(probe_task, bench.suite.protocol, device=bench.compute.device)
         report(Progress(self.name, parts, 1, 1, "probe sets"))
-        inputs = _prediction_inputs(bench, encoder, dataset, probe_task, ids)
+        inputs = prediction_inputs(bench, encoder, dataset, probe_task, ids)
         prediction_frame(probe, inputs).write_parquet(staging.path(PREDICTIONS_FILE))
         fits = _fit_rows(probe)
         fits.write_parquet(staging.path(FITS_FILE))
@@ -111,17 +109,18 @@ class RunMetrics(Stage):
     name = "run_metrics"
     code_version = "1"
     libraries = ("numpy", "polars")
+    side_by_side = True
 
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
         """Every existing (encoder, data set and seed)."""
-        return _tasks(bench)
+        return probe_partitions(bench)
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Predictions, labels, and the metric part of the protocol."""
         encoder, task = parts
         dataset, _ = parse_task(task)
         protocol, target = bench.suite.protocol, bench.suite.target_of(dataset)
-        return _all_there(
+        return all_there(
             predictions=ProbePredictions().version(bench, encoder, task),
             weights=EncoderWeights().version(bench, encoder),
             index=DatasetIndex().version(bench, dataset),
@@ -142,7 +141,7 @@ class RunMetrics(Stage):
         predictions = pl.read_parquet(artifact.file(PREDICTIONS_FILE))
         scorer = RunScorer.open(bench, dataset, seed)
         tables = scorer.score(predictions, pl.read_parquet(artifact.file(FITS_FILE)))
-        constants = _run_constants(bench, encoder, dataset)
+        constants = run_constants(bench, encoder, dataset)
         runs = tables.runs.with_columns(**constants)
         runs.write_parquet(staging.path(RUNS_FILE))
         tables.classes.with_columns(**constants).write_parquet(staging.path(CLASS_RUNS_FILE))
@@ -153,9 +152,9 @@ class RunMetrics(Stage):
                 "rows": runs.height,
                 "not_converged": int((~runs["converged"]).sum()),
                 "classes_scored": len(scorer.classes),
-                "auroc": _finite(clean["auroc"]),
-                "ece": _finite(clean["ece"]),
-                "ece_null": _finite(clean["ece_null"]),
+                "auroc": finite(clean["auroc"]),
+                "ece": finite(clean["ece"]),
+                "ece_null": finite(clean["ece_null"]),
             }
         )
 
@@ -166,6 +165,7 @@ class NullControls(Stage):
     name = "null_controls"
     code_version = "1"
     libraries = _NUMERIC_LIBRARIES
+    side_by_side = True
 
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
         """Every data set and seed."""
@@ -175,7 +175,7 @@ class NullControls(Stage):
         """Index, splits, and the features that the shuffled labels are fitted on."""
         dataset, _ = parse_task(parts[0])
         protocol = bench.suite.protocol
-        return _all_there(
+        return all_there(
             features=Features().version(bench, bench.suite.spec.shuffled_labels_encoder, dataset),
             encoder=bench.suite.spec.shuffled_labels_encoder,
             index=DatasetIndex().version(bench, dataset),
@@ -190,12 +190,12 @@ class NullControls(Stage):
         dataset, seed = parse_task(parts[0])
         protocol = bench.suite.protocol
         _, features = read_features(bench, bench.suite.spec.shuffled_labels_encoder, dataset)
-        shuffled = _probe_task(bench, dataset, seed, features)
+        shuffled = open_task(bench, dataset, seed, features)
         labels = fit_labels(shuffled.index, shuffled.space, protocol.data.uncertain_labels)
         controls = {SHUFFLED_LABELS: (shuffled, shuffle_labels(labels, shuffled.index, protocol.salt, dataset, seed))}
         metadata = metadata_features(shuffled.index)
         if metadata is not None:
-            controls[METADATA_ONLY] = (_probe_task(bench, dataset, seed, metadata), labels)
+            controls[METADATA_ONLY] = (open_task(bench, dataset, seed, metadata), labels)
         scorer = RunScorer.open(bench, dataset, seed)
         runs, predictions = [], []
         for name, (task, dealt) in controls.items():
@@ -205,11 +205,11 @@ class NullControls(Stage):
             frame = prediction_frame(probe, {(TEST, CLEAN): (ids, task.features[rows])})
             tables = scorer.score(frame, _fit_rows(probe))
             predictions.append(frame.with_columns(encoder=pl.lit(name)))
-            runs.append(tables.runs.with_columns(**_run_constants(bench, name, dataset)))
+            runs.append(tables.runs.with_columns(**run_constants(bench, name, dataset)))
         pl.concat(predictions).write_parquet(staging.path(PREDICTIONS_FILE))
         table = pl.concat(runs)
         table.write_parquet(staging.path(RUNS_FILE))
-        return Built({"auroc": {row["encoder"]: _finite(row["auroc"]) for row in table.iter_rows(named=True)}})
+        return Built({"auroc": {row["encoder"]: finite(row["auroc"]) for row in table.iter_rows(named=True)}})
 
 
 def read_runs(bench: Bench, encoder: str, task: str) -> pl.DataFrame:
@@ -228,24 +228,28 @@ def read_clean_predictions(bench: Bench, encoder: str, task: str) -> pl.DataFram
     )
 
 
-def _tasks(bench: Bench) -> Iterator[tuple[str, ...]]:
+def probe_partitions(bench: Bench) -> Iterator[tuple[str, ...]]:
+    """Every existing (encoder, data set and seed)."""
     for encoder in bench.suite.encoders:
         existing = set(bench.suite.existing_datasets(encoder))
         yield from ((encoder, task) for task in bench.suite.tasks if parse_task(task)[0] in existing)
 
 
-def _all_there(**inputs: Any) -> dict[str, Any] | None:
+def all_there(**inputs: Any) -> dict[str, Any] | None:
+    """The inputs, or None while one of them is missing."""
     return None if any(value is None for value in inputs.values()) else inputs
 
 
-def _probe_task(bench: Bench, dataset: str, seed: int, features: NDArray[np.float32]) -> ProbeTask:
+def open_task(bench: Bench, dataset: str, seed: int, features: NDArray[np.float32]) -> ProbeTask:
+    """What a probe of a data set and seed is fitted on."""
     index = usable_rows(read_index(bench, dataset))
     return ProbeTask(features, index, read_splits(bench, dataset, seed), fitted_labels(bench.suite.datasets[dataset]))
 
 
-def _prediction_inputs(
+def prediction_inputs(
     bench: Bench, encoder: str, dataset: str, task: ProbeTask, ids: Sequence[str]
 ) -> dict[tuple[str, str], tuple[Sequence[str], NDArray[np.float32]]]:
+    """(role, condition) -> image ids and features, of whatever is predicted."""
     names = np.asarray(ids, dtype=object)
     inputs: dict[tuple[str, str], tuple[Sequence[str], NDArray[np.float32]]] = {}
     for role in (VALIDATION, CALIBRATION, TEST):
@@ -292,11 +296,12 @@ def _write_weights(probe: FittedProbe, staging: Staging) -> None:
     )
 
 
-def _run_constants(bench: Bench, encoder: str, dataset: str) -> dict[str, pl.Expr]:
+def run_constants(bench: Bench, encoder: str, dataset: str, probe: str = "linear") -> dict[str, pl.Expr]:
+    """Columns that are the same in every row of a table of runs."""
     protocol, target = bench.suite.protocol, bench.suite.target_of(dataset)
     return {
         "encoder": pl.lit(encoder),
-        "probe": pl.lit("linear"),
+        "probe": pl.lit(probe),
         "protocol": pl.lit(protocol.id),
         "uncertain_labels": pl.lit(protocol.data.uncertain_labels),
         "weights": pl.lit(
@@ -307,5 +312,6 @@ def _run_constants(bench: Bench, encoder: str, dataset: str) -> dict[str, pl.Exp
     }
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """A number as JSON holds it: None where it is not estimable."""
     return float(value) if np.isfinite(value) else None

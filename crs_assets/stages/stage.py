@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from crs_assets.resources.artifact_store import Manifest, Staging
 from crs_assets.resources.bench import Bench
-from crs_assets.resources.compute import library_versions
+from crs_assets.resources.compute import installed_versions, library_versions, single_threaded
 from crs_assets.science.canonical import digest
 
 
@@ -47,12 +48,18 @@ class Stage(ABC):
         name: The asset's name, and its folder in the store.
         code_version: Raised when the stage's own code changes its values.
         libraries: Distributions whose version can change its values.
+        optional_libraries: The same of extras, which may be missing.
+        keeps_old_versions: Whether content that a newer recipe replaced stays in the store.
+        side_by_side: Whether partitions of one run are made in several processes on a CPU: they are small, and each
+            works with single-threaded tensors, so that its bits do not depend on the number of cores.
     """
 
     name: ClassVar[str]
     code_version: ClassVar[str]
     libraries: ClassVar[tuple[str, ...]] = ()
+    optional_libraries: ClassVar[tuple[str, ...]] = ()
     keeps_old_versions: ClassVar[bool] = True
+    side_by_side: ClassVar[bool] = False
 
     @abstractmethod
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
@@ -79,9 +86,13 @@ class Stage(ABC):
             "stage": self.name,
             "partition": list(parts),
             "code_version": self.code_version,
-            "libraries": library_versions(*self.libraries),
+            "libraries": library_versions(*self.libraries) | installed_versions(*self.optional_libraries),
             "inputs": inputs,
         }
+
+    def _is_small(self, bench: Bench) -> bool:
+        """Whether it is made with single-threaded operations, alone or beside others: its bits must not tell which."""
+        return self.side_by_side and bench.compute.kind == "cpu"
 
     def is_current(self, bench: Bench, *parts: str) -> bool:
         """Whether the store holds exactly what the recipe would make."""
@@ -110,7 +121,8 @@ class Stage(ABC):
         with bench.store.write(key, fingerprint) as staging:
             if bench.store.is_current(key, fingerprint) or bench.store.adopt(key, fingerprint):
                 return Outcome(parts, bench.store.open(key).manifest, made=False, timing={})
-            built = self.build(bench, staging, *parts)
+            with single_threaded(torch="torch" in self.libraries) if self._is_small(bench) else nullcontext():
+                built = self.build(bench, staging, *parts)
             manifest = staging.commit(
                 recipe=recipe,
                 provenance=provenance(bench),

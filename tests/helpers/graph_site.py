@@ -151,7 +151,7 @@ def _write(home: Path, tiny: ModuleType) -> None:
     (catalogue / "suites" / "tiny.toml").unlink()
     (catalogue / "suites" / f"{SUITE}.toml").write_text(SUITE_FILE.format(suite=SUITE))
     (catalogue / "protocols" / "small-v1.toml").write_text(PROTOCOL)
-    (home / "config.toml").write_text('[compute]\ndevice = "cpu"\nbatch_size = 8\nworkers = 1\nthreads = 1\n')
+    (home / "config.toml").write_text('[compute]\ndevice = "cpu"\nbatch_size = 8\nworkers = 1\nthreads = 1\nfits = 1\n')
 
 
 def copy_site(target: Path, tiny: ModuleType, *, made: bool = True) -> Site:

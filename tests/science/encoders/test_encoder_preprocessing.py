@@ -61,7 +61,7 @@ TIMM_CROPS = {
     "efficientnet-lite2-112": 0.890,
     "efficientnet-lite0-128": 0.875,
     "vit-tiny-untrained-112": 0.9,
-    "dinov2-vits14-focus-block4-112": 0.875,
+    "dinov2-vits14-focus-block3-112": 0.875,
 }
 
 
