@@ -53,6 +53,19 @@ def test_every_shipped_suite_has_loadable_definitions(suite, tmp_path):
         "reference_panel",
         "crs",
         "leaderboard",
+        "control_probes",
+        "recalibration",
+        "recalibration_summary",
+        "subgroups",
+        "operating_points",
+        "axis_replicates",
+        "uncertainty",
+        "rank_agreement",
+        "external_validity",
+        "label_efficiency_audit",
+        "perturbation_audit",
+        "reference_invariance",
+        "score_sensitivity",
     }
 
 
@@ -60,7 +73,7 @@ def test_every_asset_says_what_it_is_and_names_no_owner(tmp_path):
     for spec in build_defs("demo", home=tmp_path).resolve_all_asset_specs():
         assert spec.description
         assert "phantoms" in spec.description
-        assert spec.group_name in ("data", "encoders", "features", "probes", "scores", "report")
+        assert spec.group_name in ("data", "encoders", "features", "probes", "scores", "analyses", "report")
         assert 1 <= len(spec.kinds) <= 3
         assert spec.code_version
         assert not spec.owners

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
+import polars as pl
 
 from crs_assets.resources.artifact_store import ArtifactKey, Manifest
 from crs_assets.resources.bench import Bench
 from crs_assets.science.encoders import EncoderSpec
 from crs_assets.science.splits import LeakError
+from crs_assets.stages.data import read_index
 from crs_assets.stages.stage import Stage
 
 Finding = Callable[[Bench, ArtifactKey, Manifest], str | None]
@@ -109,6 +111,22 @@ def _rows_match_grid(bench: Bench, key: ArtifactKey, manifest: Manifest) -> str 
     return None if seen == expected else f"{seen} rows, the grid has {expected}"
 
 
+def _shared_with_source(bench: Bench, key: ArtifactKey, _: Manifest) -> str | None:
+    """How many pictures a target shares with its sources: what a probe was fitted on is no other institution."""
+    (target,) = key.parts
+    sources = [name for name in bench.suite.datasets if bench.suite.target_of(name) == target]
+    stored = [name for name in sources if bench.store.peek(bench.key(key.asset, name))]
+    if not stored:
+        return None
+    pictures = _pictures(bench, target)
+    shared = {name: len(pictures & _pictures(bench, name)) for name in stored}
+    return "; ".join(f"{count} pictures are in {name} too" for name, count in shared.items() if count) or None
+
+
+def _pictures(bench: Bench, image_set: str) -> set[str]:
+    return set(read_index(bench, image_set).filter(pl.col("quarantine").is_null())["pixel_digest"])
+
+
 COUNTS = Check(
     "counts_match_catalogue",
     "The files hold as many images, groups and positives as the catalogue says.",
@@ -116,6 +134,11 @@ COUNTS = Check(
 )
 QUARANTINE = Check(
     "no_image_quarantined", "Every image could be decoded and labelled.", _when("quarantined", bool, "{0} quarantined")
+)
+TARGET_APART = Check(
+    "target_apart_from_source",
+    "No image of a transfer target is an image of a data set whose probes are applied to it.",
+    _shared_with_source,
 )
 NO_LEAK = Check(
     "no_group_on_two_sides",

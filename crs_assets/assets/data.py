@@ -18,7 +18,7 @@ def dataset_index(partitions: Partitions) -> dg.AssetsDefinition:
         DatasetIndex(),
         dg.AssetKey([partitions.suite.id, "dataset_index"]),
         describe_index,
-        (checks.COUNTS, checks.QUARANTINE),
+        (checks.COUNTS, checks.QUARANTINE, checks.TARGET_APART),
     )
     declared = Declared(recorded, GROUP, frozenset({"polars", "parquet"}))
     return stage_assets(partitions.suite, Shared("dataset_index", partitions.image_set), [declared])

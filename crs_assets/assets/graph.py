@@ -3,7 +3,24 @@
 import dagster as dg
 
 from crs_assets.assets import data, encoders, probes, scores
+from crs_assets.assets.analyses import audits, control_probes, operating_points, recalibration, subgroups, uncertainty
 from crs_assets.partitions import Partitions
+
+ANALYSES = (
+    control_probes.control_probes,
+    recalibration.recalibration,
+    recalibration.recalibration_summary,
+    subgroups.subgroups,
+    operating_points.operating_points,
+    uncertainty.axis_replicates,
+    uncertainty.uncertainty,
+    audits.rank_agreement,
+    audits.external_validity,
+    audits.label_efficiency_audit,
+    audits.perturbation_audit,
+    audits.reference_invariance,
+    audits.score_sensitivity,
+)
 
 
 def build_assets(partitions: Partitions) -> list[dg.AssetsDefinition]:
@@ -19,4 +36,5 @@ def build_assets(partitions: Partitions) -> list[dg.AssetsDefinition]:
         scores.reference_panel(partitions),
         scores.crs(partitions),
         scores.leaderboard(partitions),
+        *(analysis(partitions) for analysis in ANALYSES),
     ]

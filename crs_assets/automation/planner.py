@@ -6,6 +6,17 @@ from enum import Enum
 
 from crs_assets.resources.bench import Bench
 from crs_assets.science.canonical import digest
+from crs_assets.stages.analyses.axis_replicates import AxisReplicates
+from crs_assets.stages.analyses.control_probes import ControlProbes
+from crs_assets.stages.analyses.external_validity import ExternalValidity
+from crs_assets.stages.analyses.operating_points import OperatingPoints
+from crs_assets.stages.analyses.rank_agreement import RankAgreementAnalysis
+from crs_assets.stages.analyses.recalibration import Recalibration, RecalibrationSummary
+from crs_assets.stages.analyses.reference_invariance import ReferenceInvariance
+from crs_assets.stages.analyses.run_audits import LabelEfficiencyAudit, PerturbationAudit
+from crs_assets.stages.analyses.score_sensitivity import ScoreSensitivity
+from crs_assets.stages.analyses.subgroups import Subgroups
+from crs_assets.stages.analyses.uncertainty import Uncertainty
 from crs_assets.stages.data import DatasetIndex, Splits
 from crs_assets.stages.encoders import DegradedFeatures, EncoderWeights, Features
 from crs_assets.stages.leaderboard import Leaderboard
@@ -41,6 +52,30 @@ PANEL_STEP = Step("panel", (ReferencePanel(),), per_encoder=False)
 SCORE_STEP = Step("scores", (Crs(),), per_encoder=True)
 LEADERBOARD_STEP = Step("leaderboard", (Leaderboard(),), per_encoder=False)
 ENCODER_STEPS = (WEIGHTS_STEP, *CELL_STEPS, PROFILE_STEP, SCORE_STEP)
+# Beside the score, on what is stored: no image is encoded, and no published number depends on them.
+CELL_ANALYSES = tuple(
+    Step(name, (stage,), per_encoder=True)
+    for name, stage in (
+        ("control probes", ControlProbes()),
+        ("recalibration", Recalibration()),
+        ("subgroups", Subgroups()),
+        ("operating points", OperatingPoints()),
+        ("replicates", AxisReplicates()),
+    )
+)
+SUITE_ANALYSES = tuple(
+    Step(name, (stage,), per_encoder=False)
+    for name, stage in (
+        ("recalibration, all", RecalibrationSummary()),
+        ("uncertainty", Uncertainty()),
+        ("rank agreement", RankAgreementAnalysis()),
+        ("external validity", ExternalValidity()),
+        ("label efficiency", LabelEfficiencyAudit()),
+        ("perturbations", PerturbationAudit()),
+        ("invariance", ReferenceInvariance()),
+        ("sensitivity", ScoreSensitivity()),
+    )
+)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import dagster as dg
 from crs_assets.automation.ledger import Ledger
 from crs_assets.automation.planner import (
     ALL,
+    CELL_ANALYSES,
     CELL_STEPS,
     DATA_STEPS,
     LEADERBOARD_STEP,
@@ -16,6 +17,7 @@ from crs_assets.automation.planner import (
     PANEL_STEP,
     PROFILE_STEP,
     SCORE_STEP,
+    SUITE_ANALYSES,
     WEIGHTS_STEP,
     Selection,
     State,
@@ -137,12 +139,28 @@ class Runner:
         self._score(selection, freeze_if_missing=freeze_if_missing)
         return self._summary
 
+    def analyse(self, selection: Selection = ALL) -> RunSummary:
+        """Bring the analyses and the report up to date, on what the benchmark left in the store.
+
+        Args:
+            selection: Restrict the analyses of cells to encoders or data sets; those of the whole suite are made anyway.
+        """
+        self._summary = RunSummary()
+        register_encoders(self._instance, self._bench.suite)
+        for encoder in self._selected(selection):
+            for step in CELL_ANALYSES:
+                self._step(step, Selection((encoder,), selection.datasets), encoder)
+        for step in SUITE_ANALYSES:
+            self._step(step, ALL)
+        return self._summary
+
+    def _selected(self, selection: Selection) -> list[str]:
+        return [name for name in self._bench.suite.encoders if selection.encoders is None or name in selection.encoders]
+
     def _with_weights(self, selection: Selection) -> tuple[str, ...]:
         """The selected encoders but those whose weights are not to be had: the others must not wait for a gate."""
         encoders = []
-        for encoder in self._bench.suite.encoders:
-            if selection.encoders is not None and encoder not in selection.encoders:
-                continue
+        for encoder in self._selected(selection):
             try:
                 obtain_weights(self._bench, encoder)
             except AbsentWeightsError as error:

@@ -1,23 +1,36 @@
-"""``crs encoder add``: accept an encoder into a suite."""
+"""``crs encoder add``: accept an encoder, or the untrained twin of one, into a suite."""
 
 from pathlib import Path
 
 from crs_assets.resources.artifact_store import write_atomic
 from crs_assets.resources.home import Home, home_path
-from crs_assets.science.encoders import load_encoder_spec
+from crs_assets.science.encoders import load_encoder_spec, untrained_twin
+from crs_assets.science.encoders.releases import encoder_toml
+from crs_assets.science.suite import find_entry
 from crs_assets.science.toml_models import CatalogError
 
 
-def add_encoder(file: Path, suite: str) -> str:
-    """Check an encoder's file and put it into the suite's drop-in folder; says what to do next.
+def add_encoder(name: str | Path, suite: str, untrained: int | None = None) -> str:
+    """Check an encoder's entry and put it into the suite's drop-in folder; says what to do next.
+
+    Args:
+        name: Path of its TOML, or its id in the catalogue.
+        suite: Suite id, or path of its TOML.
+        untrained: Add its twin with random weights of this seed instead, as a null control.
 
     Raises:
-        CatalogError: If the file cannot be used, or its id is taken with other content.
+        CatalogError: If the entry cannot be used, or its id is taken with other content.
     """
     home = Home(home_path())
-    spec = load_encoder_spec(file)
+    file = Path(name) if str(name).endswith(".toml") else find_entry("encoders", str(name), home.catalog)
+    spec, text = load_encoder_spec(file), file.read_text(encoding="utf-8")
+    if untrained is not None:
+        try:
+            spec = untrained_twin(spec, untrained)
+        except ValueError as error:
+            raise CatalogError(str(error)) from error
+        text = encoder_toml(spec)
     loaded = home.load_suite(suite)
-    text = file.read_text(encoding="utf-8")
     place = home.dropins(loaded.id) / f"{spec.id}.toml"
     if place.exists() and place.read_text(encoding="utf-8") == text:
         return f"{spec.id} is already in suite {loaded.id}."

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from crs_assets.cli.session import dropin_problems, open_bench
 from crs_assets.resources.artifact_store import StoreError
 from crs_assets.resources.bench import Bench
-from crs_assets.science.encoders import WeightsError
+from crs_assets.science.encoders import AbsentWeightsError, EncoderSpec, WeightsError
+from crs_assets.science.encoders.hub_errors import HubUnreachableError
+from crs_assets.science.encoders.mirror import MirrorEntry, mirror_listing
+from crs_assets.science.encoders.releases import Survey, compare
 from crs_assets.science.images import check_golden
 from crs_assets.science.panel import PanelError
 from crs_assets.stages.data import unscorable_datasets
@@ -76,16 +79,44 @@ def _pixels() -> Iterator[Finding]:
 
 
 def _weights(bench: Bench) -> Iterator[Finding]:
-    for name, spec in bench.suite.encoders.items():
-        gate = ", gated: accept the terms at its source" if spec.gated else ""
-        unverified = f"; unverified: {'; '.join(spec.unverified)}" if spec.unverified else ""
-        try:
-            bench.weights.hashes(spec)
-            yield Finding(f"encoder {name}", f"{spec.licence}{unverified}", "note" if unverified else "ok")
-        except WeightsError as error:
-            yield Finding(f"encoder {name}", f"{error} Licence: {spec.licence}{gate}{unverified}", "missing")
+    specs = bench.suite.encoders
+    listing = {entry.encoder: entry for entry in mirror_listing(specs.values(), bench.weights.mirror, _survey(bench))}
+    for name, spec in specs.items():
+        yield _weights_of(bench, spec, listing.get(name))
         for dataset, reason in spec.absent.items():
             yield Finding(f"encoder {name}", f"no cell on {dataset}: {reason}", "note")
+
+
+def _survey(bench: Bench) -> Survey | None:
+    """What the hub says about sizes and current commits; it is asked only where the site lets runs download."""
+    if not bench.weights.download:
+        return None
+    try:
+        return compare(bench.suite.encoders.values(), bench.weights.hub)
+    except HubUnreachableError:
+        return None
+
+
+def _weights_of(bench: Bench, spec: EncoderSpec, entry: MirrorEntry | None) -> Finding:
+    topic = f"encoder {spec.id}"
+    unverified = f"; unverified: {'; '.join(spec.unverified)}" if spec.unverified else ""
+    try:
+        bench.weights.hashes(spec)
+    except AbsentWeightsError as error:
+        if entry and not entry.present:
+            return Finding(topic, f"{entry.line()}{unverified}. {_fetching(bench, entry)}", "missing")
+        gate = ", gated: accept the terms at its source" if spec.gated else ""
+        return Finding(topic, f"{error} Licence: {spec.licence}{gate}{unverified}", "missing")
+    except WeightsError as error:
+        return Finding(topic, f"{error} Licence: {spec.licence}{unverified}", "missing")
+    newest = f"; its current commit is {entry.latest}" if entry and entry.latest not in (None, entry.revision) else ""
+    return Finding(topic, f"{spec.licence}{unverified}{newest}", "note" if unverified else "ok")
+
+
+def _fetching(bench: Bench, entry: MirrorEntry) -> str:
+    if entry.revision:
+        return f"With access to the hub: crs weights fetch --suite {bench.suite.id} --encoder {entry.encoder}"
+    return f"With access to the hub: hf download {entry.repo} {' '.join(entry.files)} --local-dir {entry.folder}"
 
 
 def _dropins(bench: Bench) -> Iterator[Finding]:
@@ -106,7 +137,7 @@ def _data(bench: Bench) -> Iterator[Finding]:
             yield Finding(
                 f"data set {name}",
                 f"no folder {root}; put it there or set [data_roots] {name} in {bench.home.path / 'config.toml'}. "
-                f"Access: {spec.access}. Licence: {spec.licence}",
+                f"Access: {spec.access}. {spec.obtain} Licence: {spec.licence}",
                 "missing",
             )
 

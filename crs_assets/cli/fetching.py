@@ -1,8 +1,13 @@
-"""``crs weights fetch``: download what a suite's encoders lack, and say what could not be had and why."""
+"""``crs weights fetch``, ``crs dataset fetch``: download what may be downloaded, say why the rest could not be had."""
+
+from pathlib import Path
 
 import click
 
-from crs_assets.cli.session import open_bench
+from crs_assets.cli.session import open_bench, open_roots
+from crs_assets.resources.home import Home, home_path
+from crs_assets.science.datasets import fetch_dataset, load_dataset_spec
+from crs_assets.science.suite import find_entry
 
 
 def fetch_weights(suite: str, encoders: tuple[str, ...]) -> bool:
@@ -22,3 +27,30 @@ def fetch_weights(suite: str, encoders: tuple[str, ...]) -> bool:
         complete = complete and not fetched.problem
         click.echo(f"{fetched.encoder}: {fetched.problem or f'{len(fetched.files)} file(s) in place'}")
     return complete
+
+
+def fetch_images(name: str, folder: Path | None) -> Path:
+    """Fetch a data set that a program may fetch, telling its terms first; where it lies now.
+
+    Args:
+        name: Data set id, or path of its TOML.
+        folder: Where it is to lie; by default where the benchmark looks for it.
+
+    Raises:
+        CatalogError: If there is no such entry.
+        DatasetError: If it is not to be had; the message says how a person gets it.
+    """
+    home = Home(home_path())
+    entry = Path(name) if name.endswith(".toml") else find_entry("datasets", name, home.catalog)
+    spec = load_dataset_spec(entry)
+    click.echo(f"{spec.title}: licence {spec.licence}; cite {spec.citation}", err=True)
+    shown = -1
+
+    def progress(done: int, total: int | None) -> None:
+        nonlocal shown
+        tenth = 10 * done // total if total else 0
+        if tenth > shown:
+            shown = tenth
+            click.echo(f"  {done / 1e6:.0f} MB" + (f" of {total / 1e6:.0f} MB" if total else ""), err=True)
+
+    return fetch_dataset(spec, folder or open_roots(home).path(spec.id), progress=progress)

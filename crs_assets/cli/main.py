@@ -19,9 +19,13 @@ class CleanErrors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
         from crs_assets.assets.errors import MENDABLE
+        from crs_assets.cli.interruption import InterruptedRunError
 
         try:
             return super().invoke(ctx)
+        except InterruptedRunError as error:
+            click.echo(f"\n{error}", err=True)
+            sys.exit(INTERRUPTED)
         except MENDABLE as error:
             raise click.ClickException(str(error)) from error
 
@@ -42,14 +46,19 @@ def main() -> None:
 @click.option("--freeze-panel", is_flag=True, help="Freeze a panel of the suite's members if there is none.")
 def run(suite: str, encoders: tuple[str, ...], datasets: tuple[str, ...], freeze_panel: bool) -> None:
     """Bring a suite, or a part of it, up to date; what is current is left alone."""
-    from crs_assets.cli.running import InterruptedRunError, run_suite
+    from crs_assets.cli.running import run_suite
 
-    try:
-        done = run_suite(suite, encoders or None, datasets or None, freeze_if_missing=freeze_panel)
-    except InterruptedRunError as error:
-        click.echo(f"\n{suite}: {error}", err=True)
-        sys.exit(INTERRUPTED)
-    if not done:
+    if not run_suite(suite, encoders or None, datasets or None, freeze_if_missing=freeze_panel):
+        sys.exit(1)
+
+
+@main.command()
+@SUITE_OPTION
+def report(suite: str) -> None:
+    """Make the analyses and the report of a benchmarked suite: intervals, recalibration, subgroups, and more."""
+    from crs_assets.cli.running import run_report
+
+    if not run_report(suite):
         sys.exit(1)
 
 
@@ -75,13 +84,17 @@ def encoder() -> None:
 
 
 @encoder.command("add")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("name", metavar="ENCODER")
 @SUITE_OPTION
-def encoder_add(file: Path, suite: str) -> None:
-    """Accept the encoder described by FILE into a suite; nothing of the others is touched."""
+@click.option("--untrained", metavar="SEED", type=click.IntRange(min=0), help="Add its untrained twin.")
+def encoder_add(name: str, suite: str, untrained: int | None) -> None:
+    """Accept an encoder into a suite; nothing of the others is touched.
+
+    ENCODER is the path of its TOML, or its id in the catalogue.
+    """
     from crs_assets.cli.adding import add_encoder
 
-    click.echo(add_encoder(file, suite))
+    click.echo(add_encoder(name, suite, untrained))
 
 
 @main.group()
@@ -102,7 +115,7 @@ def weights_fetch(suite: str, encoders: tuple[str, ...]) -> None:
 
 @main.group()
 def dataset() -> None:
-    """Check data sets."""
+    """Check and fetch data sets."""
 
 
 @dataset.command("check")
@@ -121,6 +134,16 @@ def dataset_check(name: str, folder: Path | None, look_alikes: bool) -> None:
     click.echo(render_check(checked))
     if checked.problems:
         sys.exit(1)
+
+
+@dataset.command("fetch")
+@click.argument("name", metavar="DATASET")
+@click.argument("folder", required=False, type=click.Path(file_okay=False, path_type=Path))
+def dataset_fetch(name: str, folder: Path | None) -> None:
+    """Download a data set whose licence lets a program do so; for the others, say how a person gets it."""
+    from crs_assets.cli.fetching import fetch_images
+
+    click.echo(f"{name}: {fetch_images(name, folder)}")
 
 
 @main.group()

@@ -3,13 +3,16 @@
 import logging
 import time
 import warnings
+from collections.abc import Callable
 
+import click
 import dagster as dg
 from rich.console import Console
 
 from crs_assets.automation.planner import Selection
 from crs_assets.automation.runner import Runner, RunSummary
 from crs_assets.cli.doctor import UNSCORABLE
+from crs_assets.cli.interruption import InterruptedRunError
 from crs_assets.cli.progress import run_progress
 from crs_assets.cli.session import dropin_problems, open_bench, open_instance
 from crs_assets.cli.showing import show_leaderboard
@@ -18,12 +21,9 @@ from crs_assets.resources.bench import Bench
 from crs_assets.resources.data_roots import write_phantoms
 from crs_assets.science.toml_models import CatalogError
 from crs_assets.stages import progress as stage_progress
+from crs_assets.stages.report import REPORT_FILE, Report
 
 MINIMUM_FREE_BYTES = 500_000_000
-
-
-class InterruptedRunError(RuntimeError):
-    """A person stopped the run; nothing is lost."""
 
 
 def run_suite(
@@ -51,12 +51,8 @@ def run_suite(
         _say(console, problem, "yellow")
     began = time.perf_counter()
     write_phantoms(bench.roots, bench.suite.image_sets.values(), bench.compute.workers)
-    try:
-        summary = _run(bench, suite, Selection(encoders, datasets), console, freeze_if_missing=freeze_if_missing)
-    except KeyboardInterrupt as interrupt:
-        raise InterruptedRunError(
-            "interrupted; what was finished is kept, parts of a partition included. The same command goes on there."
-        ) from interrupt
+    selection = Selection(encoders, datasets)
+    summary = _run(bench, suite, console, lambda runner: runner.run(selection, freeze_if_missing=freeze_if_missing))
     _summarise(console, bench, summary, time.perf_counter() - began)
     if bench.store.peek(bench.key("leaderboard")):
         show_leaderboard(suite)
@@ -64,13 +60,40 @@ def run_suite(
     return not (summary.failed or (encoders and summary.skipped))
 
 
-def _run(bench: Bench, suite: str, selection: Selection, console: Console, *, freeze_if_missing: bool) -> RunSummary:
+def run_report(suite: str) -> bool:
+    """Bring the analyses and the report of a suite up to date, and say where the report is.
+
+    Returns:
+        False where a Dagster run failed.
+
+    Raises:
+        InterruptedRunError: On Ctrl-C; what was finished is kept.
+    """
+    bench = open_bench(suite, device=True)
+    bench.store.check_writable(MINIMUM_FREE_BYTES)
+    console = Console(stderr=True)
+    began = time.perf_counter()
+    summary = _run(bench, suite, console, lambda runner: runner.analyse())
+    _outcome(console, summary, time.perf_counter() - began)
+    if summary.waiting:
+        _say(console, f"The benchmark comes first: crs run --suite {suite}.", "yellow")
+    if bench.store.peek(bench.key(Report.name)):
+        click.echo(f"Report: {bench.store.open(bench.key(Report.name)).file(REPORT_FILE)}")
+    return not summary.failed
+
+
+def _run(bench: Bench, suite: str, console: Console, action: Callable[[Runner], RunSummary]) -> RunSummary:
     # Dagster's own log of every event would drown the progress; all of it is in the UI.
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     warnings.simplefilter("ignore", dg.BetaWarning)
     job = build_defs(suite).resolve_implicit_global_asset_job_def()
     with open_instance(bench.home) as instance, run_progress(console) as shown, stage_progress.listening(shown.report):
-        return Runner(instance, job, bench, shown.announce).run(selection, freeze_if_missing=freeze_if_missing)
+        try:
+            return action(Runner(instance, job, bench, shown.announce))
+        except KeyboardInterrupt as interrupt:
+            raise InterruptedRunError(
+                "interrupted; what was finished is kept, parts of a partition included. The same command goes on there."
+            ) from interrupt
 
 
 def _check_selection(bench: Bench, encoders: tuple[str, ...] | None, datasets: tuple[str, ...] | None) -> None:
@@ -90,6 +113,14 @@ def _check_selection(bench: Bench, encoders: tuple[str, ...] | None, datasets: t
 def _summarise(console: Console, bench: Bench, summary: RunSummary, seconds: float) -> None:
     if summary.panel:
         _say(console, f"Reference panel frozen: {summary.panel}")
+    _outcome(console, summary, seconds)
+    if not summary.failed and not bench.store.peek(bench.key("reference_panel")):
+        _say(
+            console, f"No reference panel, so no score yet: crs panel freeze --suite {bench.suite.id}, then run again."
+        )
+
+
+def _outcome(console: Console, summary: RunSummary, seconds: float) -> None:
     if summary.recomputed:
         _say(console, f"Recomputed in {seconds:.0f} s: {_listed(summary.recomputed)}.")
     if summary.recorded:
@@ -104,10 +135,6 @@ def _summarise(console: Console, bench: Bench, summary: RunSummary, seconds: flo
         _say(console, f"skipped: {reason}", "yellow")
     for failure in summary.failed:
         _say(console, f"failed: {failure}", "red")
-    if not summary.failed and not bench.store.peek(bench.key("reference_panel")):
-        _say(
-            console, f"No reference panel, so no score yet: crs panel freeze --suite {bench.suite.id}, then run again."
-        )
 
 
 def _listed(counts: dict[str, int]) -> str:

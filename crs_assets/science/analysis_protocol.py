@@ -34,6 +34,12 @@ class RankingProtocol(FrozenModel):
     leading_tier: float = Field(gt=0, lt=1)
 
 
+class UncertaintyProtocol(FrozenModel):
+    """Resamples of the test groups under which all four axes are recomputed."""
+
+    case_replicates: PositiveInt
+
+
 class InvarianceProtocol(FrozenModel):
     """Trials that put encoders into a smaller panel: how many, and one new encoder per how many old ones."""
 
@@ -49,9 +55,10 @@ class SensitivityProtocol(FrozenModel):
 
 
 class SubgroupProtocol(FrozenModel):
-    """Smallest subgroup that is shown, patients, and lower edges of age bands, years."""
+    """Smallest subgroup that is shown, patients, lower edges of age bands, years, and bootstrap replicates."""
 
     min_groups: PositiveInt
+    replicates: PositiveInt
     age_edges: tuple[NonNegativeFloat, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -62,8 +69,9 @@ class SubgroupProtocol(FrozenModel):
 
 
 class OperatingPointProtocol(FrozenModel):
-    """Targets that thresholds are chosen for, prevalences that predictive values are stated at, threshold grid."""
+    """Targets of thresholds, prevalences that predictive values are stated at, threshold grid, bootstrap replicates."""
 
+    replicates: PositiveInt
     sensitivities: tuple[float, ...]
     specificities: tuple[float, ...]
     prevalences: tuple[float, ...]
@@ -71,7 +79,7 @@ class OperatingPointProtocol(FrozenModel):
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
-        for name, values in self.model_dump().items():
+        for name, values in self.model_dump(exclude={"replicates"}).items():
             if not all(0 < value < 1 for value in values):
                 raise ValueError(f"{name}: {values} has to lie within 0 and 1.")
         return self
@@ -89,6 +97,7 @@ class AnalysisProtocol(FrozenModel):
     control_probes: ControlProbeProtocol
     recalibration: RecalibrationProtocol
     ranking: RankingProtocol
+    uncertainty: UncertaintyProtocol
     invariance: InvarianceProtocol
     sensitivity: SensitivityProtocol
     subgroups: SubgroupProtocol

@@ -47,11 +47,13 @@ class Scored:
         labels: (n,) int class indices, or (n, L) float with NaN where not observed, in the source's class order.
         logits: (n, C) float32, or float64 where a softmax is read one label at a time.
         classes: Indices of the classes that are scored: K of the data set, or K_T at the target.
+        votes: Where probabilities are shares of that many votes, their number; None where they are continuous.
     """
 
     labels: NDArray[Any]
     logits: Logits
     classes: Sequence[int]
+    votes: int | None = None
 
 
 def probabilities(logits: Logits, task: str) -> Float64:
@@ -72,9 +74,18 @@ def class_scores(logits: Logits, task: str) -> Float64:
     return logits.astype(np.float64) if task == "multilabel" else log_softmax(logits)
 
 
+def run_probabilities(run: Scored, task: str) -> Float64:
+    """What a run states of each class: its probabilities (n, C), shares of votes to the last bit.
+
+    Rounding of logits must not order what has the same votes.
+    """
+    values = probabilities(run.logits, task)
+    return values if run.votes is None else np.rint(values * run.votes) / run.votes
+
+
 def per_class(run: Scored, task: str) -> Float64:
     """AUROC of every class, scored or not; float64 (C,), NaN where a class has one side only or was not fitted."""
-    scores = class_scores(run.logits, task)
+    scores = class_scores(run.logits, task) if run.votes is None else run_probabilities(run, task)
     fitted = np.asarray(np.isfinite(scores).all(axis=0))
     aurocs: Float64 = np.full(len(fitted), np.nan)
     if task == "multilabel" and fitted.any():
@@ -120,7 +131,7 @@ def _fitted(run: Scored, task: str) -> list[int]:
 def _multilabel(run: Scored, chosen: list[int], protocol: Protocol, rng: np.random.Generator) -> dict[str, float]:
     bins, draws, level = protocol.metrics.ece_bins, protocol.metrics.null_band_draws, protocol.metrics.null_band_level
     truth, logits = np.asarray(run.labels)[:, chosen], run.logits[:, chosen]
-    proba, observed = probabilities(logits, "multilabel"), ~np.isnan(truth)
+    proba, observed = run_probabilities(run, "multilabel")[:, chosen], ~np.isnan(truth)
     return {
         "auprc": metrics.macro_auprc(truth, proba),
         "accuracy": float("nan"),
@@ -139,7 +150,7 @@ def _multilabel(run: Scored, chosen: list[int], protocol: Protocol, rng: np.rand
 
 def _softmax(run: Scored, task: str, protocol: Protocol, rng: np.random.Generator) -> dict[str, float]:
     bins, draws, level = protocol.metrics.ece_bins, protocol.metrics.null_band_draws, protocol.metrics.null_band_level
-    proba = probabilities(run.logits, task)
+    proba = run_probabilities(run, task)
     return {
         "auprc": metrics.macro_auprc(run.labels, proba, classes=run.classes),
         "accuracy": metrics.accuracy(run.labels, proba),
@@ -216,9 +227,9 @@ def reliability(run: Scored, task: str, *, n_bins: int) -> pl.DataFrame:
     if not chosen:
         return pl.DataFrame(schema=RELIABILITY_SCHEMA)
     if task == "multilabel":
-        truth, proba = np.asarray(run.labels)[:, chosen], probabilities(run.logits[:, chosen], "multilabel")
+        truth, proba = np.asarray(run.labels)[:, chosen], run_probabilities(run, "multilabel")[:, chosen]
         observed = ~np.isnan(truth)
         outcome, stated = truth[observed], proba[observed]
     else:
-        stated, outcome = metrics.top_label(run.labels, probabilities(run.logits, task))
+        stated, outcome = metrics.top_label(run.labels, run_probabilities(run, task))
     return metrics.reliability_bins(outcome, stated, n_bins=n_bins).filter(pl.col("count") > 0)

@@ -1,5 +1,6 @@
 """One cell and seed: fit the linear probe at every label fraction, choose the penalty, predict everywhere."""
 
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -154,8 +155,19 @@ def _validation_counts(labels: NDArray[Any]) -> NDArray[np.int64] | None:
     return fewer
 
 
+class FittedFractions(typing.Protocol):
+    """A probe of any kind, fitted at every label fraction."""
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """Label fractions, ascending."""
+
+    def logits(self, position: int, features: Float32) -> Float32:
+        """Logits (n, C) float32 of a fraction's probe."""
+
+
 def prediction_frame(
-    probe: FittedProbe, inputs: Mapping[tuple[str, str], tuple[Sequence[str], Float32]]
+    probe: FittedFractions, inputs: Mapping[tuple[str, str], tuple[Sequence[str], Float32]]
 ) -> pl.DataFrame:
     """Logits of every fraction's probe on every set of images.
 

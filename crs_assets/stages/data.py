@@ -1,6 +1,9 @@
 """Data stages: the index of an image set, and the splits of a data set and seed."""
 
+import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -9,6 +12,7 @@ from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
 from crs_assets.science.canonical import digest
 from crs_assets.science.datasets import (
+    DatasetSpec,
     build_index,
     check_expected,
     count_summary,
@@ -16,8 +20,15 @@ from crs_assets.science.datasets import (
     read_table,
     source_state,
 )
-from crs_assets.science.protocol import protocol_part
-from crs_assets.science.splits import LeakError, assign_test, check_no_leak, eligible_classes, split_seed
+from crs_assets.science.protocol import Protocol, protocol_part
+from crs_assets.science.splits import (
+    LeakError,
+    assign_test,
+    check_no_leak,
+    eligible_classes,
+    split_seed,
+    take_official_test,
+)
 from crs_assets.science.suite import parse_task, task_key
 from crs_assets.science.transfer import derived_labels
 from crs_assets.stages.progress import Progress, report
@@ -31,6 +42,9 @@ DERIVED_FILE = "derived_classes.parquet"
 FRACTIONS_FILE = "fractions.parquet"
 ASSIGNMENT = "assignment"
 
+# DICOM is an extra: what decodes it may be installed, exchanged or taken away under an index that is already there.
+DICOM_LIBRARIES = ("pydicom", "pyjpegls", "pylibjpeg-libjpeg", "pylibjpeg-openjpeg", "python-gdcm")
+
 
 class DatasetIndex(Stage):
     """One row per image of an image set: id, group, labels, subgroups, test membership, pixel digest, quarantine."""
@@ -38,6 +52,7 @@ class DatasetIndex(Stage):
     name = "dataset_index"
     code_version = "1"
     libraries = ("opencv-python-headless", "pillow", "simplejpeg")
+    optional_libraries = DICOM_LIBRARIES
 
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
         """Every data set and target."""
@@ -69,10 +84,9 @@ class DatasetIndex(Stage):
             workers=bench.compute.workers,
             progress=lambda done, total, rate: report(Progress(self.name, parts, done, total, "images", rate)),
         )
-        is_test = assign_test(index.frame, spec, protocol) if spec.role == "source" else _all_usable(index.frame)
-        frame = index.frame.with_columns(is_test.alias("is_test"))
+        frame = _with_test_set(index.frame, spec, protocol)
         frame.write_parquet(staging.path(INDEX_FILE))
-        counts = count_summary(index, spec)
+        counts = count_summary(replace(index, frame=frame), spec)
         counts.write_parquet(staging.path(COUNTS_FILE))
         usable = frame.filter(pl.col("quarantine").is_null())
         return Built(
@@ -84,6 +98,7 @@ class DatasetIndex(Stage):
                 "test_images": int(usable["is_test"].sum()),
                 "count_mismatches": check_expected(index, spec),
                 "phantom": spec.phantom or "",
+                "tables": {Path(table).name: _sha256(root / table) for table in raw.tables},
             },
             data_version=index_digest(frame),
         )
@@ -193,6 +208,16 @@ def read_fractions(bench: Bench, dataset: str, seed: int) -> pl.DataFrame:
     return pl.read_parquet(bench.store.open(bench.key(Splits.name, task_key(dataset, seed))).file(FRACTIONS_FILE))
 
 
-def _all_usable(frame: pl.DataFrame) -> pl.Series:
-    """A target is evaluated as a whole: nothing is fitted on it."""
-    return frame.select(pl.when(pl.col("quarantine").is_null()).then(statement=True)).to_series()
+def _with_test_set(frame: pl.DataFrame, spec: DatasetSpec, protocol: Protocol) -> pl.DataFrame:
+    """The index with `is_test`."""
+    if spec.test_split == "official":
+        return take_official_test(frame)
+    if spec.role == "source":
+        return frame.with_columns(assign_test(frame, spec, protocol).alias("is_test"))
+    # A target is evaluated as a whole: nothing is fitted on it.
+    return frame.with_columns(pl.when(pl.col("quarantine").is_null()).then(statement=True).alias("is_test"))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -129,7 +129,10 @@ def make_page(bench: Bench, board: Board) -> Page:
         phantoms=any(spec.phantom for spec in suite.image_sets.values()),
         datasets={name: spec.title for name, spec in suite.image_sets.items()},
         board=board,
-        provenance=provenance(bench),
+        provenance={
+            **provenance(bench),
+            "labels": {name: spec.label_source for name, spec in suite.image_sets.items()},
+        },
     )
 
 

@@ -50,6 +50,7 @@ class RunScorer:
         positions: Image id -> row of the labels, of the data set and of the target.
         classes: K, as positions in ``space``.
         target_classes: K_T, as positions in ``target_space``.
+        votes: As in ``Scored``.
     """
 
     bench: Bench
@@ -61,6 +62,7 @@ class RunScorer:
     positions: Mapping[str, dict[str, int]]
     classes: Sequence[int]
     target_classes: Sequence[int]
+    votes: int | None = None
 
     @classmethod
     def open(cls, bench: Bench, dataset: str, seed: int) -> "RunScorer":
@@ -143,13 +145,13 @@ class RunScorer:
         if condition == TRANSFER:
             return self._transferred(frame["image_id"], logits, of=TARGET, labels=TARGET)
         rows = [self.positions[self.dataset][image_id] for image_id in frame["image_id"]]
-        return Scored(self.labels[self.dataset][rows], logits, self.classes)
+        return Scored(self.labels[self.dataset][rows], logits, self.classes, self.votes)
 
     def _transferred(self, image_ids: pl.Series, logits: NDArray[np.float32], *, of: str, labels: str) -> Scored:
         """Predictions read as the target names its labels, whether of the target's images or of the source's own."""
         rows = [self.positions[of][image_id] for image_id in image_ids]
         read = transfer_logits(logits, self.bench.suite.datasets[self.dataset], self.target_space)
-        return Scored(self.labels[labels][rows], read, self.target_classes)
+        return Scored(self.labels[labels][rows], read, self.target_classes, self.votes)
 
     def _source_auroc(self, scored: pl.DataFrame, fraction: float) -> float:
         """Clean macro-AUROC on the classes that the target shares: the other side of the transfer drop."""

@@ -70,6 +70,11 @@ lambda_min_validation = 3
 null_band_draws = 20
 [statistics]
 replicates = 300
+[analyses.uncertainty]
+case_replicates = 120
+[analyses.control_probes]
+mlp_epochs = 5
+mlp_weight_decays = [0.1, 1.0]
 """
 READING = """
 extends = "tiny-v1"

@@ -3,6 +3,7 @@
 from crs_assets.science.datasets.check import DatasetCheck, check_dataset, render_check
 from crs_assets.science.datasets.counts import check_expected, count_summary, suppress_small
 from crs_assets.science.datasets.errors import DatasetError
+from crs_assets.science.datasets.fetching import fetch_dataset
 from crs_assets.science.datasets.index import build_index, index_digest, source_state
 from crs_assets.science.datasets.near_duplicates import near_duplicates
 from crs_assets.science.datasets.readers import READERS, read_table
@@ -21,6 +22,7 @@ __all__ = [
     "check_dataset",
     "check_expected",
     "count_summary",
+    "fetch_dataset",
     "index_digest",
     "load_dataset_spec",
     "near_duplicates",

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
@@ -25,6 +25,7 @@ from crs_assets.science.splits import (
     eligible_classes,
     eligible_target_classes,
     split_seed,
+    take_official_test,
 )
 
 # Above this share of images without a known group, splits cannot be trusted to keep patients apart.
@@ -99,6 +100,8 @@ def check_dataset(
         index = build_index(raw, root, spec, workers=workers, progress=progress)
     except DatasetError as error:
         return DatasetCheck(spec.id, problems=error.problems)
+    if spec.test_split == "official":
+        index = replace(index, frame=take_official_test(index.frame))
     origin = raw.frame.select("image_id").hstack(raw.origin)
     preview = _preview(index.frame, spec, rules)
     pairs = pl.DataFrame()

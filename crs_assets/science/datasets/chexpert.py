@@ -12,7 +12,7 @@ from crs_assets.science.datasets.columns import multilabel_columns, subgroup_col
 from crs_assets.science.datasets.errors import Problems
 from crs_assets.science.datasets.locations import find_base, relative, require_files
 from crs_assets.science.datasets.options import ChexpertOptions
-from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, TABLE, finish_table
+from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, SPLIT, TABLE, finish_table
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import RawTable
 from crs_assets.science.datasets.text_tables import ROW, TextTable, read_text_tables
@@ -47,7 +47,10 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
     if any(part.width == 0 for part in parts):
         problems.raise_any()
     rows = pl.concat(parts)
-    return finish_table(_located(rows, base, root), spec, root, paths, problems)
+    rows = _located(rows, base, root)
+    if spec.test_split != "official":
+        rows = rows.drop(SPLIT)
+    return finish_table(rows, spec, root, paths, problems)
 
 
 def _rows(table: TextTable, spec: DatasetSpec, problems: Problems) -> pl.DataFrame:
@@ -95,7 +98,7 @@ def _located(rows: pl.DataFrame, base: Path, root: Path) -> pl.DataFrame:
     rows = rows.join(_batches(base, root), on=GROUP, how="left", maintain_order="left")
     folder = pl.coalesce(pl.when(pl.col("split") == "train").then("batch"), by_split)
     path = pl.concat_str(folder, pl.col(KEY), pl.lit("."), pl.col("extension")).alias("path")
-    return rows.with_columns(path).drop("split", "view", "extension", "batch")
+    return rows.with_columns(path).drop("view", "extension", "batch")
 
 
 def _split_folder(base: Path, split: str, root: Path) -> str:

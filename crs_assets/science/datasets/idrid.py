@@ -11,7 +11,7 @@ from crs_assets.science.datasets.columns import grade_column, subgroup_columns
 from crs_assets.science.datasets.errors import Problems
 from crs_assets.science.datasets.locations import find_base, image_paths, require_files, undouble
 from crs_assets.science.datasets.options import IdridOptions
-from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, TABLE, finish_table
+from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, SPLIT, TABLE, finish_table
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import RawTable
 from crs_assets.science.datasets.text_tables import ROW, TextTable, read_text_tables
@@ -32,6 +32,8 @@ _SUBGROUPS = {"macular_oedema": "Risk of macular edema"}
 def read(root: Path, spec: DatasetSpec) -> RawTable:
     """Read a tree in the layout of IDRiD's part B, training and test set pooled; every image is its own group.
 
+    Which set an image is of becomes the column ``split`` where the entry's ``test_split`` is official.
+
     Raises:
         DatasetError: With every problem of the tables.
     """
@@ -49,7 +51,9 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
         excluded = None if options.split in ("all", split) else NOT_SELECTED
         parts.append(
             part.hstack([path]).with_columns(
-                (pl.lit(f"{split}/") + pl.col(KEY)).alias(KEY), pl.lit(excluded, dtype=pl.String).alias(EXCLUDED)
+                (pl.lit(f"{split}/") + pl.col(KEY)).alias(KEY),
+                pl.lit(excluded, dtype=pl.String).alias(EXCLUDED),
+                *([pl.lit(split).alias(SPLIT)] if spec.test_split == "official" else []),
             )
         )
     return finish_table(pl.concat(parts), spec, root, paths, problems)

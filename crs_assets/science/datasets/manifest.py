@@ -1,9 +1,9 @@
 """A table of one's own: CSV or Parquet, one row per image; what the classes mean is in the data set's TOML entry.
 
 Columns: ``image_id``, ``path``, ``patient_id`` or ``group_id``; ``label`` (a class name) or ``label:<class>``
-(multilabel: 1, 0, -1, blank; else one-hot); optionally ``split`` (train, val, cal, test), ``view``, ``exclude``,
-``sha256``, ``bytes``, ``width``, ``height`` and one column per subgroup, ``sub:<name>`` or ``<name>``. Further columns
-are ignored. A table that calls them otherwise is read as it is: ``reader_options`` says what is what.
+(multilabel: 1, 0, -1, blank; else one-hot); optionally ``split`` (train, val, cal, test), ``view``, ``site``,
+``exclude``, ``sha256``, ``bytes``, ``width``, ``height`` and one column per subgroup, ``sub:<name>`` or ``<name>``.
+Further columns are ignored. A table that calls them otherwise is read as it is: ``reader_options`` says what is what.
 """
 
 from pathlib import Path
@@ -28,6 +28,8 @@ from crs_assets.science.labels import LABEL
 SPLITS = ("train", "val", "cal", "test")
 MARKED = "excluded_in_manifest"
 VIEW_NOT_SELECTED = "view_not_selected"
+SITE_NOT_SELECTED = "site_not_selected"
+AT_ANOTHER_SITE = "group_at_another_site"
 WITHOUT_LABEL = "without_label"
 DECLARABLE = ("sha256", "bytes", "width", "height")
 
@@ -40,7 +42,8 @@ _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no"
 def read(root: Path, spec: DatasetSpec) -> RawTable:
     """Read a manifest.
 
-    Paths are relative to the manifest. A row without patient or group is its own group and counted in the notices.
+    Paths are relative to the manifest. A row without patient or group is its own group and counted in the notices. Of a
+    target, groups with images at a site that is not selected are left out: its source may have been fitted on them.
 
     Raises:
         DatasetError: With every problem of the table.
@@ -60,7 +63,7 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
         pl.col(columns["image_id"]).alias(KEY),
         pl.col(group).alias(GROUP),
         _path(pl.col(columns["path"]), relative(path.parent, root)).alias("path"),
-        _excluded(table, options, label_columns, problems),
+        _excluded(table, spec, options, label_columns, group, problems),
         *(pl.col(column).alias(f"{DECLARED}:{fact}") for fact in DECLARABLE if (column := table.find(fact))),
         *([pl.col(column).alias("split")] if (column := table.find("split")) else []),
     ).hstack(
@@ -126,17 +129,28 @@ def _path(cells: pl.Expr, prefix: str) -> pl.Expr:
     return pl.when(cells.str.starts_with(_NPZ)).then(archive).otherwise(pl.lit(prefix) + cells)
 
 
-def _excluded(table: TextTable, options: ManifestOptions, labels: dict[str, str], problems: Problems) -> pl.Expr:
+def _excluded(
+    table: TextTable,
+    spec: DatasetSpec,
+    options: ManifestOptions,
+    labels: dict[str, str],
+    group: str,
+    problems: Problems,
+) -> pl.Expr:
     """The reason that a row is left out for, null where it is kept."""
     reason = pl.lit(None, dtype=pl.String)
     if options.blank_label == "exclude":
         blank = pl.all_horizontal(pl.col(column).is_null() for column in labels.values())
         reason = pl.when(blank).then(pl.lit(WITHOUT_LABEL))
-    if (column := table.find("view")) is not None and options.views:
-        selected = pl.col(column).is_in(options.views).fill_null(value=False)
-        reason = pl.when(~selected).then(pl.lit(VIEW_NOT_SELECTED)).otherwise(reason)
-    elif options.views:
-        problems.add(table.name, "reader_options.views is set and there is no column 'view'", "Add it, or unset it.")
+    if options.views:
+        seen = _one_of(table, ("view",), options.views, "views", problems)
+        reason = pl.when(~seen).then(pl.lit(VIEW_NOT_SELECTED)).otherwise(reason)
+    if options.sites:
+        here = _one_of(table, ("site", "sub:site"), options.sites, "sites", problems)
+        if spec.role == "target":
+            elsewhere = pl.col(group).is_not_null() & (~here).any().over(group)
+            reason = pl.when(elsewhere).then(pl.lit(AT_ANOTHER_SITE)).otherwise(reason)
+        reason = pl.when(~here).then(pl.lit(SITE_NOT_SELECTED)).otherwise(reason)
     if (column := table.find("exclude")) is not None:
         flag = (
             pl.col(column)
@@ -148,6 +162,18 @@ def _excluded(table: TextTable, options: ManifestOptions, labels: dict[str, str]
         problems.add(table.name, f"column {column!r}: expected true, false or blank", "Correct the cells.", wrong)
         reason = pl.when(flag).then(pl.lit(MARKED)).otherwise(reason)
     return reason.alias(EXCLUDED)
+
+
+def _one_of(
+    table: TextTable, names: tuple[str, ...], values: tuple[str, ...], option: str, problems: Problems
+) -> pl.Expr:
+    """Where a column, the first of these that the table has, holds one of the values."""
+    column = next((found for name in names if (found := table.find(name)) is not None), None)
+    if column is None:
+        cure = "Add it, or unset the option."
+        problems.add(table.name, f"reader_options.{option} is set and there is no column {names[0]!r}", cure)
+        return pl.lit(value=True)
+    return pl.col(column).str.strip_chars().is_in(values).fill_null(value=False)
 
 
 def _refuse_decimals(table: TextTable, column: str, problems: Problems) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from crs_assets.science.datasets.columns import SUBGROUP
 from crs_assets.science.datasets.errors import Problems, refusal
 from crs_assets.science.datasets.options import MedmnistOptions
-from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, TABLE, finish_table
+from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, SPLIT, TABLE, finish_table
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import Count, RawTable
 from crs_assets.science.datasets.text_tables import ROW
@@ -34,8 +34,8 @@ _BLOCK = 1 << 20
 def read(root: Path, spec: DatasetSpec) -> RawTable:
     """Read one archive: arrays ``<split>_images`` and ``<split>_labels``, labels (n, 1), or (n, L) where multilabel.
 
-    Images are numbered within their split. The official splits are pooled; with ``official_split`` they are named in
-    the column ``split``. Every image is its own group, and counted as such.
+    Images are numbered within their split. The official splits are pooled; an entry whose ``test_split`` is official
+    has them in the column ``split``. Every image is its own group, and counted as such.
 
     Raises:
         DatasetError: If the archive is not the release that the entry names, or is not of this layout.
@@ -48,7 +48,7 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
     if options.md5:
         _check_release(path, options, images)
     problems = Problems(spec.id)
-    parts = [_rows(path.name, split, labels[split], images[split], spec, options, problems) for split in SPLITS]
+    parts = [_rows(path.name, split, labels[split], images[split], spec, problems) for split in SPLITS]
     problems.raise_any()
     rows = pl.concat(parts)
     notices = [Count(NO_GROUP_KEY, rows.height)]
@@ -110,7 +110,6 @@ def _rows(
     labels: NDArray[np.integer[Any]],
     images: int,
     spec: DatasetSpec,
-    options: MedmnistOptions,
     problems: Problems,
 ) -> pl.DataFrame:
     name, columns = f"{file}: {split}_labels", len(spec.classes) if spec.task == "multilabel" else 1
@@ -140,6 +139,6 @@ def _rows(
             "path": [f"npz:{file}#{split}_images/{index}" for index in range(images)],
             **label_columns,
             **{f"{SUBGROUP}:{name}": unknown for name in spec.subgroups},
-            **({"split": [split] * images} if options.official_split else {}),
+            **({SPLIT: [split] * images} if spec.test_split == "official" else {}),
         }
     )

@@ -11,7 +11,7 @@ from crs_assets.science.datasets.columns import multilabel_columns, subgroup_col
 from crs_assets.science.datasets.errors import Problems
 from crs_assets.science.datasets.locations import find_base, relative, require_files
 from crs_assets.science.datasets.options import MimicCxrJpgOptions
-from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, TABLE, finish_table
+from crs_assets.science.datasets.raw_table import EXCLUDED, GROUP, KEY, SPLIT, TABLE, finish_table
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import RawTable
 from crs_assets.science.datasets.text_tables import ROW, TextTable, read_text_tables
@@ -52,7 +52,10 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
     labels = _labels(chexpert, {name: columns[name] for name in spec.classes}, problems)
     images = _images(metadata, _official_splits(split, problems), spec, problems)
     rows = images.join(labels, on=_STUDY, how="left", maintain_order="left")
-    return finish_table(_located(_excluded(rows, options), base, root), spec, root, paths, problems)
+    rows = _located(_excluded(rows, options), base, root)
+    if spec.test_split != "official":
+        rows = rows.drop(SPLIT)
+    return finish_table(rows, spec, root, paths, problems)
 
 
 def _labels(table: TextTable, columns: dict[str, str], problems: Problems) -> pl.DataFrame:
@@ -127,7 +130,7 @@ def _excluded(rows: pl.DataFrame, options: MimicCxrJpgOptions) -> pl.DataFrame:
         .when(pl.col("labelled").is_null())
         .then(pl.lit(NO_LABEL_ROW))
     )
-    return rows.with_columns(reason.alias(EXCLUDED)).drop("labelled", "split", "ViewPosition")
+    return rows.with_columns(reason.alias(EXCLUDED)).drop("labelled", "ViewPosition")
 
 
 def _located(rows: pl.DataFrame, base: Path, root: Path) -> pl.DataFrame:

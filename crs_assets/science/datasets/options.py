@@ -79,6 +79,8 @@ class ManifestOptions(FrozenModel):
     Attributes:
         file: File name.
         views: Values of its ``view`` column that are kept; empty: all.
+        sites: Values of its ``site`` (or ``sub:site``) column that are kept; empty: all. Two entries on one table, with
+            other sites, are a source and its target.
         columns: Column of a manifest's name, where the table calls it otherwise: ``{path = "image"}``.
         label_prefix: What the columns of labels begin with, before the class.
         names: Value of the ``label`` column -> class, where they differ.
@@ -89,6 +91,7 @@ class ManifestOptions(FrozenModel):
 
     file: str = "manifest.csv"
     views: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
     columns: dict[str, str] = Field(default={})
     label_prefix: str = "label:"
     names: dict[str, str] = Field(default={})
@@ -103,13 +106,11 @@ class MedmnistOptions(FrozenModel):
         file: File name of the archive, for example ``retinamnist_224.npz``.
         md5: MD5 of the released file, as the project publishes it; empty: any file is read.
         images: Images of each official split in the release, for the message where the MD5 differs.
-        official_split: Whether the official split becomes the column ``split``; else the three are pooled.
     """
 
     file: str
     md5: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
     images: dict[Literal["train", "val", "test"], NonNegativeInt] = Field(default={})
-    official_split: bool = False
 
 
 class MimicCxrJpgOptions(FrozenModel):

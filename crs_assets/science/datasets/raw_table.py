@@ -18,6 +18,8 @@ KEY = "(key)"
 GROUP = "(group)"
 EXCLUDED = "(excluded)"
 DECLARED = "declared"
+SPLIT = "split"
+OFFICIAL_TEST = "test"
 
 UNGROUPED = "without_group"
 NO_LABEL_OBSERVED = "no_label_observed"
@@ -37,7 +39,7 @@ def finish_table(
     Args:
         rows: ``TABLE``, ``ROW``, ``KEY``, ``GROUP`` (null: the image is its own group), ``EXCLUDED`` (reason, null
             where kept), ``path``, label columns, subgroup columns, ``declared:<fact>`` of files, and further columns to
-            keep.
+            keep, such as ``split`` (the official one).
         spec: The data set.
         root: The data set's folder.
         tables: The tables that were read.
@@ -53,6 +55,8 @@ def finish_table(
     kept = rows.filter(pl.col(EXCLUDED).is_null())
     if not kept.height:
         problems.add(spec.id, f"no rows are left of {rows.height}", "Check the tables and the options of the reader.")
+    if spec.test_split == "official":
+        _check_official_test(kept, spec, problems)
     problems.raise_any()
     excluded = rows.filter(pl.col(EXCLUDED).is_not_null()).group_by(EXCLUDED).len().sort(EXCLUDED)
     return RawTable(
@@ -83,6 +87,15 @@ def _check_keys(rows: pl.DataFrame, problems: Problems) -> None:
     for what in checks:
         for (table,), found in flags.filter(pl.col(what)).group_by([TABLE], maintain_order=True):
             problems.add(str(table), what, cures.get(what, "Correct the cells."), found[ROW])
+
+
+def _check_official_test(kept: pl.DataFrame, spec: DatasetSpec, problems: Problems) -> None:
+    if SPLIT not in kept.columns:
+        what = f"test_split is 'official', and what {spec.reader!r} reads names no split"
+        problems.add(spec.id, what, "Add a column 'split' to the table, or leave test_split out.")
+    elif not (kept[SPLIT] == OFFICIAL_TEST).any():
+        what = f"test_split is 'official', and no image that is kept is in the split {OFFICIAL_TEST!r}"
+        problems.add(spec.id, what, "Read the test set's table too, or leave test_split out.")
 
 
 def _canonical(kept: pl.DataFrame, spec: DatasetSpec) -> pl.DataFrame:

@@ -14,6 +14,7 @@ SpecialtyType = Literal["chest", "skin", "fundus", "other"]
 RoleType = Literal["source", "target"]
 GroupType = Literal["patient", "lesion", "study", "image"]
 AccessType = Literal["open", "registration", "credentialed"]
+TestSplitType = Literal["drawn", "official"]
 
 
 class ExpectedCounts(FrozenModel):
@@ -48,6 +49,8 @@ class DatasetSpec(FrozenModel):
         label_map: Label of a target -> class or derived label of its source, where the two names differ.
         role: ``source`` of probes, or ``target`` that they are transferred to.
         transfer_target: Id of the target of a source, if it has one.
+        test_split: ``drawn``: the protocol's share of the groups, by hash. ``official``: the images that the table
+            or layout puts into a test set; the rest is divided for each seed as ever.
         group: What must never be divided between splits.
         label_source: Who or what assigned the labels.
         min_side: Smallest accepted height and width, in pixels.
@@ -57,6 +60,7 @@ class DatasetSpec(FrozenModel):
         licence: Terms of the images.
         access: How the images are obtained.
         obtain: Where the images are to be had and how the folder looks, in words.
+        zenodo: Record of Zenodo with the one file of ``reader_options``, where its licence lets a program fetch it.
         citation: The publication to cite.
         subgroups: Names of subgroup columns; ``age`` is numeric.
         age_bins: Ascending inner edges, in years, of the age groups that reports show.
@@ -73,6 +77,7 @@ class DatasetSpec(FrozenModel):
     label_map: dict[str, str] = Field(default={})
     role: RoleType = "source"
     transfer_target: str | None = None
+    test_split: TestSplitType = "drawn"
     group: GroupType
     label_source: str = Field(min_length=1)
     min_side: PositiveInt = 32
@@ -82,6 +87,7 @@ class DatasetSpec(FrozenModel):
     licence: str = Field(min_length=1)
     access: AccessType
     obtain: str = ""
+    zenodo: PositiveInt | None = None
     citation: str = Field(min_length=1)
     subgroups: tuple[str, ...] = ()
     age_bins: tuple[float, ...] = ()
@@ -116,9 +122,13 @@ class DatasetSpec(FrozenModel):
             raise ValueError(f"a {self.task} data set needs at least 2 classes, got {list(self.classes)}")
         if unknown := sorted(set(self.expected.positives) - set(self.classes)):
             raise ValueError(f"expected.positives names {unknown}, which are no classes")
+        if self.zenodo and self.reader != "medmnist":
+            raise ValueError("zenodo names the record of an archive that the reader medmnist reads")
         self._check_derived()
         if self.transfer_target is not None and self.role == "target":
             raise ValueError("a transfer target has no transfer_target of its own")
+        if self.test_split == "official" and self.role == "target":
+            raise ValueError("a target is evaluated as a whole; choose among its official sets in reader_options")
         if self.transfer_target == self.id:
             raise ValueError("a data set cannot be its own transfer target")
         return self
@@ -146,8 +156,8 @@ class DatasetSpec(FrozenModel):
     def content_fields() -> tuple[str, ...]:
         """The fields that decide what an index holds; the others may be reworded without touching a result."""
         return (
-            "id", "task", "classes", "reader", "reader_options", "derived", "label_map", "min_side", "phantom",
-            "subgroups",
+            "id", "task", "classes", "reader", "reader_options", "derived", "label_map", "test_split", "min_side",
+            "phantom", "subgroups",
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from crs_assets.science.encoders.errors import AbsentWeightsError, EncoderMemory
 from crs_assets.science.encoders.frozen import FrozenEncoder, load_encoder, single_threaded_tensors
 from crs_assets.science.encoders.preprocessing import prepare
 from crs_assets.science.encoders.spec import ENCODER_FOLDER, EncoderSpec, fingerprint, load_encoder_spec
+from crs_assets.science.encoders.twins import untrained_twin
 from crs_assets.science.encoders.weights import hashes, locate, verify
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "locate",
     "prepare",
     "single_threaded_tensors",
+    "untrained_twin",
     "verify",
 ]

@@ -71,7 +71,10 @@ def pinned_commit(spec: EncoderSpec, hub: Hub) -> str:
         AbsentWeightsError: Without a revision, or with one that moves: a branch, or no tag at all.
     """
     repo, revision = str(spec.weights.repo), spec.weights.revision
-    cure = "pin a commit (40 hex digits) as weights.revision; with access to the hub `crs doctor` shows the current one"
+    cure = (
+        "pin a commit (40 hex digits) as weights.revision; with [weights] download = true in config.toml and access to "
+        "the hub `crs doctor` shows the current one"
+    )
     if revision is None:
         raise AbsentWeightsError(f"{spec.id}: the entry pins no revision of {repo}, so nothing is downloaded; {cure}.")
     if COMMIT.match(revision):

@@ -46,9 +46,9 @@ class MirrorEntry:
         size = f", {self.size / 1e6:.1f} MB" if self.size is not None else ""
         gate = ", gated: accept the terms first" if self.gated else ""
         newest = f"; its current commit is {self.latest}" if self.latest and self.latest != self.revision else ""
-        verb = "has" if self.present else "copy"
+        verb, preposition = ("has", "in") if self.present else ("copy", "to")
         return (
-            f"{verb} {', '.join(self.files)}{shards} of {self.repo}{pin} in {self.folder}{size}; "
+            f"{verb} {', '.join(self.files)}{shards} of {self.repo}{pin} {preposition} {self.folder}{size}; "
             f"licence {self.licence}{gate}{newest}"
         )
 

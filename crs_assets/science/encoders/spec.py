@@ -62,7 +62,8 @@ class Weights(FrozenModel):
         file: Path inside the package or repository; ``*.index.json`` names a set of shards.
         revision: Commit or tag of the repository.
         sha256: Of the file, or a table file name -> SHA-256 for a set of shards.
-        format: How the file is read; by its suffix when not given.
+        format: How the file is read; by its suffix when not given. A ``torchscript`` archive is a program, so it needs
+            the one SHA-256 of the published file.
     """
 
     source: Literal["package", "hub", "file", "none"]
@@ -72,7 +73,7 @@ class Weights(FrozenModel):
     file: str | None = None
     revision: str | None = None
     sha256: Sha256 | dict[str, Sha256] | None = None
-    format: Literal["safetensors", "torch", "onnx"] | None = None
+    format: Literal["safetensors", "torch", "onnx", "torchscript"] | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -82,6 +83,8 @@ class Weights(FrozenModel):
             raise ValueError(f"source {self.source!r} takes exactly {sorted(needed)}, got {sorted(given)}")
         if self.source == "none" and (self.revision or self.sha256 or self.format):
             raise ValueError("source 'none' has no revision, sha256 or format")
+        if self.format == "torchscript" and not isinstance(self.sha256, str):
+            raise ValueError("a torchscript archive runs code as it is loaded: pin the SHA-256 of the published file")
         for part in (self.repo, self.path, self.file, self.revision):
             if part and ".." in Path(part).parts:
                 raise ValueError(f"{part!r} leaves its folder with '..'")

@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import json
 import pickle
+import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -114,13 +115,14 @@ def sha256_of(path: Path) -> str:
 def read_tensors(
     path: Path, keep: Callable[[str], bool] = keep_all, file_format: str | None = None
 ) -> dict[str, Tensor]:
-    """The wanted tensors of a weight file, on the CPU; no code in the file is ever run.
+    """The wanted tensors of a weight file, on the CPU; no code in the file is run, unless it is asked for.
 
     Args:
         path: A ``.safetensors`` file, a ``.index.json`` of shards (only those with a wanted name are opened), a PyTorch
             file, or an ONNX graph, whose unnamed linear weights are named after the bias that is added to them.
         keep: Which names are wanted.
-        file_format: ``safetensors``, ``torch`` or ``onnx``; by suffix when not given.
+        file_format: ``safetensors``, ``torch`` or ``onnx``; by suffix when not given. ``torchscript`` runs the archive:
+            verify it first.
 
     Raises:
         WeightsError: If the file cannot be read safely, or holds no wanted name.
@@ -131,7 +133,12 @@ def read_tensors(
             tensors.update(read_tensors(path.parent / shard, keep))
         return tensors
     file_format = file_format or SUFFIXES.get(path.suffix)
-    readers = {"safetensors": _read_safetensors, "torch": _read_torch, "onnx": _read_onnx}
+    readers = {
+        "safetensors": _read_safetensors,
+        "torch": _read_torch,
+        "onnx": _read_onnx,
+        "torchscript": _read_torchscript,
+    }
     if file_format not in readers:
         raise WeightsError(f"{path.name}: cannot tell its format; set weights.format to one of {sorted(readers)}.")
     tensors = readers[file_format](path, keep)
@@ -171,6 +178,11 @@ def _read_safetensors(path: Path, keep: Callable[[str], bool]) -> dict[str, Tens
 def _read_torch(path: Path, keep: Callable[[str], bool]) -> dict[str, Tensor]:
     import torch
 
+    if _is_program(path):
+        raise WeightsError(
+            f"{path.name}: refused: a TorchScript archive, which runs code as it is loaded. Take the file in "
+            "safetensors format, or set weights.format = 'torchscript' with the SHA-256 of the published archive."
+        )
     try:
         # Mapping skips the optimiser state beside the weights; files of PyTorch before 1.6 are no archives to map.
         with torch.serialization.safe_globals([argparse.Namespace]):
@@ -188,6 +200,28 @@ def _read_torch(path: Path, keep: Callable[[str], bool]) -> dict[str, Tensor]:
     if not isinstance(loaded, dict):
         raise WeightsError(f"{path.name}: expected a table of tensors, found {type(loaded).__name__}.")
     return {key: value.detach().clone() for key, value in loaded.items() if torch.is_tensor(value) and keep(key)}
+
+
+def _is_program(path: Path) -> bool:
+    """Whether an archive is TorchScript: code and constants beside the tensors."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.endswith("/constants.pkl") for name in archive.namelist())
+
+
+def _read_torchscript(path: Path, keep: Callable[[str], bool]) -> dict[str, Tensor]:
+    import torch
+
+    load: Any = torch.jit.load
+    try:
+        with warnings.catch_warnings():
+            # PyTorch gives the format up; the files that were published in it stay as they are.
+            warnings.simplefilter("ignore", FutureWarning)
+            state = load(path, map_location="cpu").state_dict()
+    except RuntimeError as error:
+        raise WeightsError(f"{path.name}: not a TorchScript archive; take the published file again.") from error
+    return {key: value.detach().clone() for key, value in state.items() if keep(key)}
 
 
 def _read_onnx(path: Path, keep: Callable[[str], bool]) -> dict[str, Tensor]:
@@ -248,8 +282,10 @@ def _missing(spec: EncoderSpec, candidates: Sequence[Path]) -> str:
     file, revision = str(weights.file), weights.revision
     folder = str(candidates[0]).removesuffix(file).rstrip("/\\")
     pin, option = (f"@{revision}", f" --revision {revision}") if revision else ("", "")
+    # What is not pinned is not downloaded by a program: a person decides what to take.
+    fetch = f"crs weights fetch --encoder {spec.id} (or download = true under [weights] in config.toml), or: "
+    by_hand = f"hf download {weights.repo} {file}{option} --local-dir {folder}"
     return (
         f"{spec.id}: its weights are missing; copy {file} of {weights.repo}{pin}{terms} to {candidates[0]}. "
-        f"With access to the hub: crs weights fetch --encoder {spec.id} (or download = true under [weights] in "
-        f"config.toml), or: hf download {weights.repo} {file}{option} --local-dir {folder}"
+        f"With access to the hub: {fetch if revision else ''}{by_hand}"
     )

@@ -49,6 +49,21 @@ def standardisation(
     return mean, np.where(varies, np.maximum(std, floor), np.inf)
 
 
+def standardised(features: NDArray[np.floating], mean: FloatArray, scale: FloatArray) -> FloatArray:
+    """Features on the scale that ``standardisation`` measured.
+
+    Args:
+        features: (n, d) as stored.
+        mean: (d,) subtracted from each feature.
+        scale: (d,) divisors; ``inf`` sets a feature to 0.
+
+    Returns:
+        (n, d) float64.
+    """
+    values: FloatArray = (features.astype(np.float64) - mean) / scale
+    return values
+
+
 def row_blocks(rows: IntArray, size: int = _BLOCK_ROWS) -> list[IntArray]:
     """Cut row indices into consecutive blocks of at most ``size``."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]

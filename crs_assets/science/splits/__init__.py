@@ -17,6 +17,7 @@ from crs_assets.science.splits.assignment import (
 )
 from crs_assets.science.splits.eligibility import eligible_classes, eligible_names, eligible_target_classes
 from crs_assets.science.splits.leakage import LeakError, check_no_leak
+from crs_assets.science.splits.official import take_official_test
 
 __all__ = [
     "CALIBRATION",
@@ -33,4 +34,5 @@ __all__ = [
     "eligible_names",
     "eligible_target_classes",
     "split_seed",
+    "take_official_test",
 ]

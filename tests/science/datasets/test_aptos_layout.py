@@ -91,3 +91,50 @@ def test_a_missing_root_and_a_table_without_rows_are_refused(tmp_path, spec):
     (tmp_path / "train.csv").write_text("id_code,diagnosis\n")
     with pytest.raises(DatasetError, match="no rows are left of 0"):
         read_table(tmp_path, spec)
+
+
+def test_a_copy_divided_into_three_tables_is_the_whole_set(tmp_path, spec, write_table, write_image, rows):
+    places = {"train_1": "train_images", "valid": "val_images", "test": "test_images"}
+    for seed, (row, (table, folder)) in enumerate(zip(rows, places.items(), strict=True)):
+        write_table(tmp_path / f"{table}.csv", [row])
+        write_image(tmp_path / folder / folder / f"{row['id_code']}.png", seed)
+    raw = read_table(tmp_path, spec)
+    assert raw.frame["image_id"].to_list() == [f"aptos2019/{name}" for name in IDS]
+    assert raw.frame["label"].to_list() == [2, 4, 0]
+    assert raw.tables == ("train_1.csv", "valid.csv", "test.csv")
+    assert raw.frame["path"][1] == f"val_images/val_images/{IDS[1]}.png"
+    assert build_index(raw, tmp_path, spec, workers=1).frame["quarantine"].null_count() == 3
+
+
+def test_a_copy_that_lacks_one_of_its_tables_is_refused(tmp_path, spec, write_table, rows):
+    write_table(tmp_path / "train_1.csv", rows[:1])
+    with pytest.raises(DatasetError, match=r"valid.csv: the table is missing[\s\S]*test.csv: the table is missing"):
+        read_table(tmp_path, spec)
+
+
+def test_the_published_test_table_has_no_grades_and_is_not_read(tmp_path, spec, write_table, rows):
+    write_table(tmp_path / "train.csv", rows)
+    write_table(tmp_path / "test.csv", [{"id_code": "0005cfc8afb6"}])
+    assert read_table(tmp_path, spec).tables == ("train.csv",)
+
+
+def test_copies_beside_eyepacs_and_in_folders_of_classes(tmp_path, spec, write_table, write_image, rows):
+    resized, coloured = tmp_path / "resized", tmp_path / "coloured"
+    write_table(resized / "labels" / "trainLabels19.csv", rows)
+    write_table(resized / "labels" / "trainLabels15.csv", [{"image": "10_left", "level": "0"}])
+    write_table(coloured / "train.csv", rows)
+    for seed, (row, name) in enumerate(zip(rows, ("Moderate", "Proliferate_DR", "No_DR"), strict=True)):
+        write_image(resized / "resized train 19" / f"{row['id_code']}.jpg", seed)
+        write_image(coloured / "colored_images" / name / f"{row['id_code']}.png", seed)
+    for root in (resized, coloured):
+        raw = read_table(root, spec)
+        assert raw.frame["image_id"].to_list() == [f"aptos2019/{name}" for name in IDS]
+        assert build_index(raw, root, spec, workers=1).frame["quarantine"].null_count() == 3
+
+
+def test_filtered_pixels_under_the_same_names_are_not_the_data_set(tmp_path, spec, write_table, write_image, rows):
+    write_table(tmp_path / "train.csv", rows)
+    for seed, name in enumerate(IDS):
+        write_image(tmp_path / "gaussian_filtered_images" / "Mild" / f"{name}.png", seed)
+    with pytest.raises(DatasetError, match="3 of 3 image files are missing"):
+        build_index(read_table(tmp_path, spec), tmp_path, spec, workers=1)

@@ -90,9 +90,12 @@ def test_every_layout_has_a_reader_and_options():
         ({"age_bins": [60, 40]}, "rise"),
         ({"transfer_target": "mine"}, "its own transfer target"),
         ({"role": "target", "transfer_target": "b"}, "no transfer_target of its own"),
+        ({"role": "target", "test_split": "official"}, "evaluated as a whole"),
+        ({"test_split": "published"}, "test_split"),
         ({"expected": {"positives": {"c": 3}}}, "no classes"),
         ({"min_side": 0}, "min_side"),
         ({"obtain": "www.example.org"}, "web address"),
+        ({"zenodo": 7}, "that the reader medmnist reads"),
         ({"derived": {"any": ["a", "c"]}}, r"derived.any names \['c'\]"),
         ({"derived": {"any": []}}, "must name classes"),
         ({"derived": {"A": ["b"]}}, "name of a class"),
@@ -120,6 +123,8 @@ def test_wording_is_no_content(entry):
     filtered = load_dataset_spec(entry(reader_options={"views": ["PA"]}))
     content = [one.model_dump(include=set(one.content_fields())) for one in (spec, reworded, filtered)]
     assert content[0] == content[1] != content[2]
+    official = load_dataset_spec(entry(test_split="official"))
+    assert official.model_dump(include=set(official.content_fields())) != content[0]
     derived = load_dataset_spec(entry(derived={"any": ["a"]}))
     assert derived.model_dump(include=set(derived.content_fields())) != content[0]
 

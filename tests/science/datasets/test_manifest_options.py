@@ -104,3 +104,40 @@ def test_derived_labels_are_content(write, write_image, spec, tmp_path):
         one = spec(options, derived=derived)
         digests.add(index_digest(build_index(read_table(root, one), root, one, workers=1).frame))
     assert len(digests) == 3
+
+
+SITES = [
+    {"image_id": "a", "path": "a.png", "patient_id": "p1", "label": "none", "site": "north"},
+    {"image_id": "b", "path": "b.png", "patient_id": "p1", "label": "none", "site": "south"},
+    {"image_id": "c", "path": "c.png", "patient_id": "p2", "label": "mild", "site": "south"},
+    {"image_id": "d", "path": "d.png", "patient_id": "", "label": "mild", "site": "south"},
+    {"image_id": "e", "path": "e.png", "patient_id": "", "label": "severe", "site": ""},
+]
+
+
+def kept(raw):
+    return [name.partition("/")[2] for name in raw.frame["image_id"]], {i.reason: i.rows for i in raw.exclusions}
+
+
+def test_one_table_is_source_and_target_by_site(write, spec):
+    """Patient p1 was seen at both sites: the source keeps her, and the target must not be scored on her."""
+    root = write(SITES)
+    source = read_table(root, spec({"sites": ["north"]}))
+    target = read_table(root, spec({"sites": ["south"]}, role="target"))
+    assert kept(source) == (["a"], {"site_not_selected": 4})
+    assert kept(target) == (["c", "d"], {"group_at_another_site": 1, "site_not_selected": 2})
+    assert kept(read_table(root, spec({"sites": ["south", "north"]}))) == (list("abcd"), {"site_not_selected": 1})
+
+
+def test_a_site_may_be_a_subgroup_too(write, spec):
+    rows = [{("sub:site" if key == "site" else key): cell for key, cell in row.items()} for row in SITES]
+    raw = read_table(write(rows), spec({"sites": ["south"]}, subgroups=["site"]))
+    assert kept(raw)[0] == ["b", "c", "d"]
+    assert raw.frame["sub:site"].to_list() == ["south"] * 3
+
+
+@pytest.mark.parametrize("option", ["sites", "views"])
+def test_a_selection_needs_its_column(write, spec, option):
+    rows = [{key: cell for key, cell in row.items() if key != "site"} for row in SITES]
+    with pytest.raises(DatasetError, match=rf"reader_options.{option} is set and there is no column '{option[:-1]}'"):
+        read_table(write(rows), spec({option: ["south"]}))

@@ -56,7 +56,7 @@ def test_every_size_grey_and_colour(archive, spec, side, channels):
 
 
 def test_the_official_split_on_request(archive, spec):
-    raw = read_table(archive(), spec(reader_options={"official_split": True}))
+    raw = read_table(archive(), spec(role="source", label_map={}, test_split="official"))
     assert raw.frame["split"].to_list() == ["train"] * 4 + ["val"] * 2 + ["test"] * 3
 
 

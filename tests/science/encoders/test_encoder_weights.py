@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from crs_assets.science.encoders.errors import WeightsError
+from crs_assets.science.encoders.frozen import load_encoder
 from crs_assets.science.encoders.weights import hashes, locate, read_tensors, verify
 
 SHARDED = {"source": "hub", "repo": "owner/tiny", "file": "model.safetensors.index.json", "revision": "abc123"}
@@ -212,3 +214,57 @@ def test_an_onnx_linear_layer_is_named_after_its_bias(tmp_path):
     tensors = read_tensors(tmp_path / "a.onnx", lambda key: key.startswith("backbone."))
     assert sorted(tensors) == ["backbone.fc.bias", "backbone.fc.weight"]
     assert tensors["backbone.fc.weight"].tolist() == [[0, 2, 4], [1, 3, 5]]
+
+
+class Tower(torch.nn.Module):
+    """As OpenAI publishes CLIP: a program with its tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.visual = torch.nn.Linear(2, 3)
+        self.text = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.visual(x)
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """A TorchScript archive, its place in a mirror and its hash."""
+    path = tmp_path / "clip.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # archives are still published; PyTorch would have no new ones
+        torch.jit.trace(Tower(), torch.zeros(1, 2)).save(path)
+    return path, hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_torchscript_archive_is_no_table_of_tensors(archive):
+    with pytest.raises(
+        WeightsError, match=r"clip\.pt: refused: a TorchScript archive.*weights\.format = 'torchscript'"
+    ):
+        read_tensors(archive[0])
+
+
+@pytest.mark.parametrize("sha256", [None, {"clip.pt": "0" * 64}], ids=["none", "table"])
+def test_a_torchscript_archive_needs_the_hash_of_its_file(make_spec, sha256):
+    weights = {"source": "file", "path": "clip.pt", "format": "torchscript", "sha256": sha256}
+    with pytest.raises(ValueError, match="runs code as it is loaded: pin the SHA-256"):
+        make_spec(weights=weights)
+
+
+def test_a_torchscript_archive_of_another_hash_is_never_opened(make_spec, archive, monkeypatch):
+    monkeypatch.setattr(torch.jit, "load", lambda *_, **__: pytest.fail("the archive was run"))
+    weights = {"source": "file", "path": "clip.pt", "format": "torchscript", "sha256": "0" * 64}
+    with pytest.raises(WeightsError, match="weights differ from the catalogue"):
+        load_encoder(make_spec(weights=weights), archive[0].parent)
+
+
+def test_a_pinned_torchscript_archive_gives_its_tensors(archive):
+    path, _ = archive
+    tensors = read_tensors(path, lambda key: key.startswith("visual."), "torchscript")
+    assert {key: tuple(tensor.shape) for key, tensor in tensors.items()} == {
+        "visual.weight": (3, 2), "visual.bias": (3,),
+    }  # fmt: skip
+    path.write_bytes(b"PK no archive")
+    with pytest.raises(WeightsError, match="not a TorchScript archive"):
+        read_tensors(path, file_format="torchscript")

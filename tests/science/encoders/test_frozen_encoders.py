@@ -11,6 +11,7 @@ from timm.models.vision_transformer import checkpoint_filter_fn
 
 from crs_assets.science.encoders.errors import EncoderMemoryError, WeightsError
 from crs_assets.science.encoders.frozen import load_encoder
+from crs_assets.science.encoders.timm_encoder import _fill
 
 CNN = {"loader": "timm", "arch": "resnet18", "kwargs": {}}
 CNN_TAP = {
@@ -277,3 +278,19 @@ def test_other_runtime_errors_pass_through(make_spec, snapshot, images):
     encoder.model.blocks[0].register_forward_pre_hook(fail)
     with pytest.raises(RuntimeError, match="something else"):
         encoder.encode(images)
+
+
+def test_a_tensor_that_no_file_fills_is_refused_by_name(make_spec):
+    """A buffer that networks compute and never save: on the meta device it would stay without values."""
+
+    class WithTable(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(2, 2)
+            self.register_buffer("table", torch.zeros(3), persistent=False)
+
+    with torch.device("meta"):
+        model = WithTable()
+    tensors = {"linear.weight": torch.zeros(2, 2), "linear.bias": torch.zeros(2)}
+    with pytest.raises(WeightsError, match="1 never filled: table"):
+        _fill(model, tensors, make_spec())

@@ -155,9 +155,9 @@ def test_the_mirror_listing_names_files_places_gates_and_licences(pinned, make_s
     first, second = mirror_listing([pinned("a" * 40), local, gated], tmp_path)
     assert (first.encoder, first.files, first.folder) == ("tiny", (FILE,), tmp_path / REPO / ("a" * 40))
     assert (first.present, first.size, first.gated) == (False, None, False)
-    assert first.line() == f"copy {FILE} of {REPO}@{'a' * 40} in {first.folder}; licence none"
+    assert first.line() == f"copy {FILE} of {REPO}@{'a' * 40} to {first.folder}; licence none"
     assert second.line() == (
-        f"copy sub/a.bin of owner/gated (no revision pinned) in {tmp_path / 'owner/gated'}; "
+        f"copy sub/a.bin of owner/gated (no revision pinned) to {tmp_path / 'owner/gated'}; "
         "licence CC-BY-NC, gated: accept the terms first"
     )
 

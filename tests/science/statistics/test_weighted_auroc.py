@@ -42,6 +42,19 @@ def test_unobserved_rows_do_not_count():
     np.testing.assert_array_equal(WeightedAuroc(y_true, score, observed)(weights), kept)
 
 
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 60), levels=st.integers(1, 60))
+@settings(max_examples=60, deadline=None)
+def test_rows_of_a_group_share_its_weight_in_float32_as_in_float64(seed, n, levels):
+    rng = np.random.default_rng(seed)
+    y_true, score = (rng.random(n) < 0.5).astype(int), rng.integers(0, levels, n).astype(float)
+    groups = rng.integers(0, 12, n)
+    counts = rng.integers(0, 4, size=(12, 3))
+    auroc = WeightedAuroc(y_true, score, groups=groups, n_groups=12)
+    expected = WeightedAuroc(y_true, score)(counts[groups])
+    np.testing.assert_array_equal(auroc(counts), expected)
+    np.testing.assert_array_equal(auroc.evaluate(counts.astype(np.float32)), expected)
+
+
 def test_a_one_class_resample_is_nan_and_leaves_its_neighbours_alone():
     weights = np.array([[1, 0, 1], [1, 1, 0], [1, 1, 1]])
     # Labels 1 0 0: replicate 2 has no positive; replicate 3 keeps .9 > .3.
@@ -57,5 +70,7 @@ def test_weights_are_checked():
         auroc(np.array([[1.0], [-1.0]]))
     with pytest.raises(ValueError, match=r"weights has shape \(2,\), expected a 2-D array"):
         auroc(np.ones(2))
+    with pytest.raises(ValueError, match="groups has 3 rows from -1, expected 2 from 0"):
+        WeightedAuroc([1, 0], [0.9, 0.1], groups=[0, -1, 1])
     with pytest.raises(ValueError, match="one WeightedAuroc per label"):
         WeightedAuroc(np.zeros((3, 2)), np.zeros((3, 2)))

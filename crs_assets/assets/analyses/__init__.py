@@ -1,0 +1,1 @@
+"""Assets of the analyses beside the score: group ``analyses``."""

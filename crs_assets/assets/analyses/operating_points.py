@@ -1,0 +1,46 @@
+"""Operating points and net benefit of each encoder, data set and seed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from crs_assets.assets.describe import markdown_table
+from crs_assets.assets.factory import Declared, Shared, stage_assets
+from crs_assets.assets.recording import Recorded
+from crs_assets.partitions import TASK, Partitions
+from crs_assets.resources.bench import Bench
+from crs_assets.stages.analyses.operating_points import OperatingPoints, read_net_benefit, read_operating_points
+from crs_assets.stages.stage import Outcome
+
+GROUP = "analyses"
+
+
+def operating_points(partitions: Partitions) -> dg.AssetsDefinition:
+    """Thresholds for target sensitivities and specificities, and what they do on the test set."""
+    prefix = partitions.suite.id
+    deps = (
+        dg.AssetDep(dg.AssetKey([prefix, "probe_predictions"])),
+        dg.AssetDep(dg.AssetKey([prefix, "splits"]), partition_mapping=dg.MultiToSingleDimensionPartitionMapping(TASK)),
+    )
+    recorded = Recorded(OperatingPoints(), dg.AssetKey([prefix, OperatingPoints.name]), describe_operating_points)
+    declared = Declared(recorded, GROUP, frozenset({"polars", "parquet"}), deps)
+    shared = Shared(OperatingPoints.name, partitions.encoder_by_task, follows_same_partitions=True)
+    return stage_assets(partitions.suite, shared, [declared])
+
+
+def describe_operating_points(bench: Bench, outcome: Outcome) -> Mapping[str, Any]:
+    """Sensitivity and specificity at every threshold, and net benefit at the grid of threshold probabilities."""
+    points = read_operating_points(bench, *outcome.parts).filter(pl.col("reason").is_null())
+    benefit = read_net_benefit(bench, *outcome.parts).filter(pl.col("reason").is_null())
+    kinds = ("label", "scores", "target_kind", "target", "threshold")
+    rates = [f"{rate}{end}" for rate in ("sensitivity", "specificity") for end in ("", "_low", "_high")]
+    grid = bench.suite.protocol.analyses.operating_points.net_benefit_thresholds
+    at = [pl.col("net_benefit").filter(pl.col("threshold") == place).first().alias(f"at {place:g}") for place in grid]
+    return {
+        "dagster/row_count": outcome.manifest.summary["points"],
+        **{name: value for name, value in outcome.manifest.summary.items() if value is not None},
+        "operating_points": markdown_table(points.select(*kinds, *rates, "interval")),
+        "net_benefit": markdown_table(benefit.group_by("label", "scores", maintain_order=True).agg(at)),
+    }

@@ -1,0 +1,130 @@
+"""``crs doctor``: what is missing, what to copy where, and nothing asked of anyone unless the site wants it."""
+
+import pytest
+from click.testing import CliRunner
+from loopback_hub import LoopbackHub
+
+from crs_assets.cli import main
+from crs_assets.cli.doctor import examine
+from crs_assets.resources.home import Home
+from crs_assets.science.suite import load_suite
+
+FILE = "model.safetensors"
+
+
+@pytest.fixture
+def examined(monkeypatch):
+    """The first finding of each topic; behind an encoder's own stand the cells that it does not have."""
+
+    def look(home, suite="tiny"):
+        monkeypatch.setenv("CRS_HOME", str(home))
+        return {finding.topic: finding for finding in reversed(examine(suite))}
+
+    return look
+
+
+@pytest.fixture
+def pinned_home(make_home, hub):
+    """vit-a's weights are on the hub only, at a pinned commit that is not the newest."""
+    home = make_home(bare=True)
+    path = home / "weights" / "tests" / "vit-a" / FILE
+    commit = hub.publish("tests/vit-a", {FILE: path.read_bytes()})
+    newest = hub.publish("tests/vit-a", {FILE: b"newer"})
+    path.unlink()
+    entry = home / "catalog" / "encoders" / "vit-a.toml"
+    entry.write_text(entry.read_text().replace(f'file = "{FILE}"', f'file = "{FILE}"\nrevision = "{commit}"'))
+    return home, commit, newest
+
+
+def test_the_paper_suite_lists_every_absent_hub_encoder_with_what_to_copy_and_what_is_unverified(
+    examined, tmp_path, hub
+):
+    findings = examined(tmp_path, "paper")
+    suite = load_suite("paper")
+    from_hub = {name: spec for name, spec in suite.encoders.items() if spec.weights.source == "hub"}
+    assert len(from_hub) == 13
+    mirror = Home(tmp_path).mirror
+    for name, spec in suite.encoders.items():
+        finding = findings[f"encoder {name}"]
+        assert all(fact in finding.text for fact in spec.unverified), name
+        assert spec.licence in finding.text
+        assert finding.level == ("missing" if spec.role == "encoder" else "ok"), name
+    for name, spec in from_hub.items():
+        text = findings[f"encoder {name}"].text
+        assert f"copy {spec.weights.file}" in text
+        assert f"to {mirror / spec.weights.repo}" in text
+        assert ("gated: accept the terms first" in text) == spec.gated
+        assert ("crs weights fetch" in text) == (spec.weights.revision is not None)
+    # Two encoders are published outside the hubs.
+    assert "obtain panderm_ll_data6_checkpoint-499.pth and copy it to" in findings["encoder panderm"].text
+    assert "obtain best_64_5e-05_original_22000_0.864.pt" in findings["encoder chexzero"].text
+    # What a person has to do for the images is in the catalogue's words.
+    assert "after signing its research use agreement" in findings["data set chexpert"].text
+    assert hub.seen == []
+
+
+def test_sizes_and_current_commits_are_shown_where_the_site_lets_runs_download(examined, pinned_home, hub, monkeypatch):
+    home, commit, newest = pinned_home
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    silent = examined(home)["encoder vit-a"].text
+    assert f"copy {FILE} of tests/vit-a@{commit} to {home / 'weights' / 'tests' / 'vit-a' / commit}; " in silent
+    assert "crs weights fetch --suite tiny --encoder vit-a" in silent
+    assert "MB" not in silent
+    assert hub.seen == []
+    (home / "config.toml").write_text("[weights]\ndownload = true\n")
+    asked = examined(home)["encoder vit-a"].text
+    assert "0.0 MB" in asked  # five bytes
+    assert f"its current commit is {newest}" in asked
+
+
+def test_without_a_hub_in_reach_it_is_quiet(examined, pinned_home, monkeypatch):
+    home, commit, _ = pinned_home
+    (home / "config.toml").write_text("[weights]\ndownload = true\n")
+    with LoopbackHub() as gone:
+        monkeypatch.setenv("HF_ENDPOINT", gone.url)
+    text = examined(home)["encoder vit-a"].text
+    assert f"tests/vit-a@{commit}" in text
+    assert "connection" not in text
+
+
+def test_wrong_weights_are_not_absent_ones(examined, make_home):
+    home = make_home(bare=True)
+    entry = home / "catalog" / "encoders" / "vit-b.toml"
+    entry.write_text(entry.read_text().replace(f'file = "{FILE}"', f'file = "{FILE}"\nsha256 = "{"0" * 64}"'))
+    finding = examined(home)["encoder vit-b"]
+    assert finding.level == "missing"
+    assert "weights differ from the catalogue (SHA-256)" in finding.text
+
+
+def test_an_untrained_twin_is_added_by_one_flag(make_home, monkeypatch):
+    home = make_home(bare=True)
+    monkeypatch.setenv("CRS_HOME", str(home))
+
+    def add(*arguments):
+        return CliRunner().invoke(main, ["encoder", "add", *arguments, "--suite", "tiny"])
+
+    assert "vit-a-untrained-7 is in suite tiny" in add("vit-a", "--untrained", "7").output
+    assert "already in suite" in add("vit-a", "--untrained", "7").output
+    spec = Home(home).load_suite("tiny").encoders["vit-a-untrained-7"]
+    assert (spec.role, spec.untrained_seed, spec.weights.source) == ("control", 7, "none")
+    for arguments, message in (
+        (("pixels-1", "--untrained", "7"), "no untrained twin"),
+        (("vit-z", "--untrained", "7"), "no encoders entry 'vit-z'"),
+        (("vit-b",), "already has an encoder 'vit-b'"),
+    ):
+        result = add(*arguments)
+        assert result.exit_code == 1
+        assert message in result.output
+
+
+def test_a_twin_runs_below_the_line_beside_its_encoder(tiny, make_home, monkeypatch):
+    home = make_home()
+    monkeypatch.setenv("CRS_HOME", str(home))
+    CliRunner().invoke(main, ["encoder", "add", "vit-a", "--untrained", "7", "--suite", "tiny"])
+    bench = tiny.open_bench(home)
+    made = tiny.remade(bench, tiny.UP_TO_PROFILE)
+    assert {part.split("|")[0] for parts in made.values() for part in parts} == {"vit-a-untrained-7"}
+    tiny.score_all(bench)
+    profile = bench.store.peek(bench.key("axis_profile", "vit-a-untrained-7"))
+    assert set(profile.summary["raw"]) == {"tiny-skin", "tiny-chest"}
+    assert bench.store.peek(bench.key("crs", "vit-a-untrained-7"))
