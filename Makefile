@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # One thread per tensor operation and process: two test processes must not fight over the cores.
 TEST_ENV := OMP_NUM_THREADS=1 DAGSTER_DISABLE_TELEMETRY=1 HF_HUB_OFFLINE=1
 
-.PHONY: env demo demo-full ui test check lint lock pictures benchmarks clean-demo
+.PHONY: env demo demo-full report ui test check lint lock pictures benchmarks clean-demo
 
 env: $(STAMP)
 
@@ -24,6 +24,9 @@ demo: env
 
 demo-full: env
 	$(BIN)/crs run --suite demo-full --freeze-panel
+
+report: env
+	$(BIN)/crs report --suite demo
 
 ui: env
 	$(BIN)/crs ui

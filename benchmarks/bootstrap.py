@@ -14,17 +14,12 @@ to read and sort the runs is in it.
         [--axis-replicates 500] [--repetitions 3] [--json FILE]
 """
 
-import argparse
-import json
-import os
-import platform
 import resource
 import statistics
 import time
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
+from reporting import options_parser, ratios, report, spread
 from sklearn.metrics import roc_auc_score
 
 from crs_assets.science.analyses.replicated_axes import CaseGroups, case_draws, case_metrics, raw_axes
@@ -84,8 +79,8 @@ def compare(rows: int, replicates: int, reference: int, repetitions: int) -> dic
         "rows": len(y),
         "replicates": replicates,
         "sklearn_replicates_run": reference,
-        **{f"{name}_seconds": summary(values) for name, values in seconds.items()},
-        "ratio": summary([a / b for a, b in zip(seconds["sklearn"], seconds["ranks"], strict=True)]),
+        **{f"{name}_seconds": spread(values) for name, values in seconds.items()},
+        "ratio": ratios(seconds["sklearn"], seconds["ranks"]),
         "largest_difference": float(np.abs(found[:, :reference] - expected).max()),
     }
 
@@ -114,8 +109,8 @@ def full_axes(rows: int, labels: int, replicates: int, repetitions: int) -> dict
         "labels": labels,
         "runs_per_seed": len(curve) + len(degraded),
         "axis_replicates_run": replicates,
-        "sorting_seconds": summary(sorting),
-        "resampling_seconds": summary(resampling),
+        "sorting_seconds": spread(sorting),
+        "resampling_seconds": spread(resampling),
         "nanoseconds_per_row_run_label_replicate": statistics.median(resampling)
         / (rows * labels * (len(curve) + len(degraded)) * replicates)
         * 1e9,
@@ -126,41 +121,22 @@ def full_axes(rows: int, labels: int, replicates: int, repetitions: int) -> dict
     }
 
 
-def summary(values: list[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-
-def machine() -> dict[str, object]:
-    return {
-        "machine": platform.machine(),
-        "system": platform.platform(),
-        "cpus": os.cpu_count(),
-        "threads": 1,
-        "load_1min": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("numpy", "scikit-learn", "scipy")},
-    }
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--labels", type=int, default=14)
     parser.add_argument("--replicates", type=int, default=10_000)
     parser.add_argument("--reference", type=int, default=200, help="replicates that scikit-learn's side runs")
     parser.add_argument("--axis-replicates", type=int, default=500)
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
-    report = {
-        **machine(),
+    figures = {
+        "threads": 1,
+        "repetitions": options.repetitions,
         **compare(options.rows, options.replicates, options.reference, options.repetitions),
         **full_axes(options.rows, options.labels, options.axis_replicates, options.repetitions),
     }
-    for name, value in report.items():
-        print(f"{name}: {value}")
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    report(figures, "numpy", "scikit-learn", "scipy", file=options.json)
 
 
 if __name__ == "__main__":

@@ -5,28 +5,19 @@ condition, on one thread, interleaved in one run. The plain side is what one wou
 fresh decode and fresh noise for every condition. Its blur is Pillow's box approximation (cheaper than the exact kernel)
 and its noise is drawn for every pixel (dearer than on the protocol's grid), so the pixels of the two sides differ.
 
-    python benchmarks/images.py [--sides 512 1024] [--repetitions 7] [--json]
+    python benchmarks/images.py [--sides 512 1024] [--repetitions 7] [--json FILE]
 """
 
-import argparse
 import io
-import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
 
 import numpy as np
 from PIL import Image, ImageFilter
+from reporting import options_parser, ratios, report, spread
 
-from crs_assets.science.images import (
-    iterate_degradations,
-    library_versions,
-    read_image,
-    single_threaded,
-    to_working_resolution,
-)
+from crs_assets.science.images import iterate_degradations, read_image, single_threaded, to_working_resolution
 from crs_assets.science.protocol import Protocol, load_protocol
 
 
@@ -89,47 +80,26 @@ def compare(side: int, repetitions: int, protocol: Protocol) -> dict[str, object
     data = synthetic_jpeg(side)
     shared(data, protocol), plain(data, protocol)
     pairs = [(seconds(plain, data, protocol), seconds(shared, data, protocol)) for _ in range(repetitions)]
-    ratios = sorted(slow / fast for slow, fast in pairs)
     return {
         "side": side,
         "conditions": len(list(protocol.degradations())),
-        "plain_ms": summary([1e3 * slow for slow, _ in pairs]),
-        "shared_ms": summary([1e3 * fast for _, fast in pairs]),
-        "ratio": summary(ratios),
+        "plain_ms": spread(1e3 * slow for slow, _ in pairs),
+        "shared_ms": spread(1e3 * fast for _, fast in pairs),
+        "ratio": ratios(*zip(*pairs, strict=True)),
         "shared_variants_per_second": len(list(protocol.degradations())) / statistics.median(fast for _, fast in pairs),
     }
 
 
-def summary(values: list[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--sides", type=int, nargs="+", default=[512, 1024])
     parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     protocol = load_protocol("crs-v1")
     with single_threaded():
-        rows = [compare(side, options.repetitions, protocol) for side in options.sides]
-    machine = {
-        "machine": platform.machine(),
-        "system": platform.platform(),
-        "cpus": os.cpu_count(),
-        "load_1min": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "versions": library_versions(),
-        "repetitions": options.repetitions,
-    }
-    if options.json:
-        print(json.dumps({**machine, "rows": rows}, indent=1))
-        return
-    print(machine)
-    for row in rows:
-        print(f"{row['side']} px, {row['conditions']} conditions, {row['shared_variants_per_second']:.0f} variants/s")
-        for name in ("plain_ms", "shared_ms", "ratio"):
-            print("  {0:10} median {median:.2f} (min {min:.2f}, max {max:.2f})".format(name, **row[name]))
+        sets = [compare(side, options.repetitions, protocol) for side in options.sides]
+    figures = {"threads": 1, "repetitions": options.repetitions, "sets": sets}
+    report(figures, "numpy", "opencv-python-headless", "pillow", "simplejpeg", file=options.json)
 
 
 if __name__ == "__main__":

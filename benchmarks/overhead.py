@@ -2,21 +2,16 @@
 
 Both sides start from nothing in a folder of their own; the order alternates between repetitions. ``--encoders`` takes a
 part of the suite, for a quicker measurement: the fixed costs weigh more then, so the ratio comes out rather too high.
-Prints the ratio with its spread, the machine and the versions; ``--json FILE`` writes the same.
 """
 
-import argparse
 import json
 import logging
-import os
-import platform
-import statistics
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import dagster as dg
+from reporting import options_parser, ratios, report, spread
 
 from crs_assets.automation.planner import (
     CELL_STEPS,
@@ -87,42 +82,29 @@ def part_of(suite: str, encoders: list[str], home: Path) -> str:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options_parser(__doc__)
     parser.add_argument("--suite", default="demo")
     parser.add_argument("--encoders", nargs="+", default=[], help="only these of the suite's encoders, at least two")
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     sides = {"dagster": through_dagster, "direct": directly}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for repeat in range(arguments.repeats):
+    for repeat in range(options.repeats):
         for name in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
             with tempfile.TemporaryDirectory() as home:
-                encoders = arguments.encoders
-                suite = part_of(arguments.suite, encoders, Path(home)) if encoders else arguments.suite
+                encoders = options.encoders
+                suite = part_of(options.suite, encoders, Path(home)) if encoders else options.suite
                 seconds[name].append(sides[name](suite, Path(home)))
                 print(f"{name}: {seconds[name][-1]:.1f} s", flush=True)
-    ratios = [a / b for a, b in zip(seconds["dagster"], seconds["direct"], strict=True)]
-    result = {
-        "benchmark": "overhead",
-        "suite": arguments.suite,
-        "encoders": arguments.encoders or "all",
-        "seconds": seconds,
-        "ratio_median": statistics.median(ratios),
-        "ratio_min": min(ratios),
-        "ratio_max": max(ratios),
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "versions": {name: version(name) for name in ("dagster", "torch", "numpy", "polars")},
+    figures = {
+        "suite": options.suite,
+        "encoders": options.encoders or "all",
+        "repetitions": options.repeats,
+        **{f"{name}_seconds": spread(values) for name, values in seconds.items()},
+        "ratio": ratios(seconds["dagster"], seconds["direct"]),
     }
-    print(
-        f"Dagster / direct: {result['ratio_median']:.3f} "
-        f"(min {result['ratio_min']:.3f}, max {result['ratio_max']:.3f}; "
-        f"{arguments.repeats} repetition(s), {result['cores']} cores, {result['versions']})"
-    )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    report(figures, "dagster", "torch", "numpy", "polars", file=options.json)
 
 
 if __name__ == "__main__":

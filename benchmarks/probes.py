@@ -1,152 +1,132 @@
-"""Linear probes of one multilabel cell: the batched solver against scikit-learn, one fit at a time.
+"""Linear probes of one cell and seed: the batched solver against scikit-learn, one fit at a time.
 
-The data are synthetic and CheXpert-shaped: features with a power-law spectrum and heavy tails, labels of 2 to 50 per
-cent prevalence of which 0 to 80 per cent are not observed. Both sides fit every label at every penalty of the protocol,
-in the same run, alternating. scikit-learn's side is what one would write first: float32, standardised once, the
-observed rows of each label copied out, ``LogisticRegression(solver="lbfgs", tol=1e-4)``. Beside the times stand how far
-each side's objectives lie above the lower of the two, and the fits that either side says did not converge.
+Both sides fit every label (or the softmax of ``--classes``) at every penalty of the protocol, on each of
+``--fractions`` of the rows, every fit of it. They alternate within a run: batched, scikit-learn, batched.
+scikit-learn's side is what one would write first: float32, standardised once, the observed rows of each label copied
+out, ``LogisticRegression(solver="lbfgs", tol=1e-4)``, on one thread or all of them, whichever is faster for one fit.
 
-    python benchmarks/probes.py [--rows 4000] [--dim 256] [--labels 6] [--repetitions 3] [--json FILE]
+Beside the times stand how far each side's objectives lie above the lowest that any side found, in float64, the fits
+that a side itself says did not converge, and the memory that the batched solver takes beyond its input, as a share of
+the features. ``--torch-lbfgs`` adds ``torch.optim.LBFGS`` on the sum of all objectives, with one line search for all.
+``--sklearn-tolerance`` brings scikit-learn closer to the optimum, for a comparison at like quality.
+
+At the size of CheXpert and of ISIC 2019:
+
+    python benchmarks/probes.py --rows 115000 --dim 768 --labels 14 --missing --repetitions 1
+    python benchmarks/probes.py --rows 15000 --dim 1024 --classes 8 --fractions 0.01 0.05 0.1 0.25 1 --repetitions 1
 """
 
-import argparse
-import json
-import os
-import platform
-import statistics
 import time
-import warnings
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+import torch
+from probe_problems import Problem, multiclass, multilabel, objectives
+from probe_sides import Side, batched, one_at_a_time, torch_lbfgs
+from reporting import PeakMemory, options_parser, ratios, report, spread
 
-from crs_assets.science.probes import fit_linear_path, standardisation
-from crs_assets.science.protocol import Protocol, load_protocol
+from crs_assets.science.probes import standardisation
+from crs_assets.science.protocol import ProbeProtocol, load_protocol
 
-PREVALENCE = (0.02, 0.03, 0.05, 0.07, 0.10, 0.12, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50, 0.08, 0.06)
-MISSING = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.1, 0.0, 0.2, 0.4, 0.1, 0.05, 0.6)
-LATENT = 64
-
-
-def synthetic(rows: int, dim: int, labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features (rows, dim) float32 and labels (rows, labels) with NaN = not observed."""
-    stream = np.random.default_rng(0)
-    rotation = np.linalg.qr(stream.standard_normal((dim, dim)))[0]
-    spread = np.sqrt((np.arange(1, dim + 1) + 3.0) ** -1.1)
-    tails = np.sqrt(8 / stream.chisquare(8, (rows, 1)))
-    latent = stream.standard_normal((rows, dim)) * tails
-    units = 5 * np.exp(0.5 * stream.standard_normal(dim))
-    x = ((latent * spread) @ rotation.T * units + 0.7 * stream.standard_normal(dim)).astype(np.float32)
-    used = min(LATENT, dim)
-    loading = stream.standard_normal((used, labels)) * (np.arange(1, used + 1) ** -0.4)[:, None]
-    score = 1.6 * latent[:, :used] @ (loading / np.linalg.norm(loading, axis=0)) + stream.logistic(size=(rows, labels))
-    y = np.empty((rows, labels))
-    for label in range(labels):
-        kind = label % len(PREVALENCE)
-        y[:, label] = score[:, label] > np.quantile(score[:, label], 1 - PREVALENCE[kind])
-        y[stream.random(rows) < MISSING[kind], label] = np.nan
-    return x, y
+BATCHED, SKLEARN, TORCH = "batched", "sklearn", "torch_lbfgs"
 
 
-def batched(x: np.ndarray, y: np.ndarray, protocol: Protocol) -> tuple[np.ndarray, np.ndarray]:
-    """Objectives and convergence, (penalties, labels)."""
-    settings, rows = protocol.probe, np.arange(len(x))
-    mean, scale = standardisation(x, rows, std_floor=settings.std_floor, std_zero=settings.std_zero)
-    path = fit_linear_path(
-        x,
-        y,
-        [rows],
-        settings.lambdas,
-        kind="multilabel",
-        mean=mean,
-        scale=scale,
-        gap=settings.gap,
-        max_iterations=settings.max_iterations,
-    )
-    return path.objective[0], path.converged[0]
+def scale_of(problem: Problem, settings: ProbeProtocol) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.arange(len(problem.x))
+    return standardisation(problem.x, rows, std_floor=settings.std_floor, std_zero=settings.std_zero)
 
 
-def one_at_a_time(x: np.ndarray, y: np.ndarray, protocol: Protocol) -> tuple[np.ndarray, np.ndarray]:
-    """The same by scikit-learn."""
-    settings, rows = protocol.probe, np.arange(len(x))
-    mean, scale = standardisation(x, rows, std_floor=settings.std_floor, std_zero=settings.std_zero)
-    standardised = ((x - mean.astype(np.float32)) / scale.astype(np.float32)).astype(np.float32)
-    objective, converged = np.empty((2, len(settings.lambdas), y.shape[1]))
-    for label in range(y.shape[1]):
-        seen = np.isfinite(y[:, label])
-        of_label, target = standardised[seen], y[seen, label]
-        for p, penalty in enumerate(settings.lambdas):
-            model = LogisticRegression(C=1 / (penalty * len(target)), solver="lbfgs", tol=1e-4, max_iter=1000)
-            with warnings.catch_warnings(record=True) as raised:
-                warnings.simplefilter("always", ConvergenceWarning)
-                model.fit(of_label, target)
-            weights = model.coef_[0].astype(np.float64)
-            logits = of_label.astype(np.float64) @ weights + float(model.intercept_[0])
-            loss = np.logaddexp(0, -(2 * target - 1) * logits).mean()
-            objective[p, label] = loss + penalty / 2 * weights @ weights
-            converged[p, label] = not raised
-    return objective, converged == 1
+def best_threads(problem: Problem, settings: ProbeProtocol, tolerance: float) -> int:
+    """Threads with which scikit-learn makes one fit of the middle penalty faster: 1, or all there are."""
+    first = Problem(problem.x, problem.y[:, :1] if problem.kind == "multilabel" else problem.y)
+    middle = settings.lambdas[len(settings.lambdas) // 2 : len(settings.lambdas) // 2 + 1]
+    seconds = {}
+    for threads in dict.fromkeys((1, torch.get_num_threads())):
+        began = time.perf_counter()
+        one_at_a_time(middle, threads, tolerance)(first, *scale_of(problem, settings))
+        seconds[threads] = time.perf_counter() - began
+    return min(seconds, key=seconds.__getitem__)
 
 
-def summary(values: list[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-
-def compare(rows: int, dim: int, labels: int, repetitions: int) -> dict[str, object]:
-    protocol = load_protocol("crs-v1")
-    x, y = synthetic(rows, dim, labels)
-    batched(x, y, protocol)
-    seconds: dict[str, list[float]] = {"sklearn": [], "batched": []}
+def compare(
+    problem: Problem, sides: Mapping[str, Side], settings: ProbeProtocol, repetitions: int
+) -> dict[str, object]:
+    """Time the sides in turn on one set of rows, the batched one before and after the others."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    around: list[float] = []
+    mean, scale = scale_of(problem, settings)
+    with PeakMemory() as memory:
+        sides[BATCHED](problem, mean, scale)
     found = {}
     for _ in range(repetitions):
-        for name, run in (("sklearn", one_at_a_time), ("batched", batched)):
-            start = time.perf_counter()
-            found[name] = run(x, y, protocol)
-            seconds[name].append(time.perf_counter() - start)
-    least = np.minimum(found["sklearn"][0], found["batched"][0])
+        for name in (*sides, BATCHED):
+            began = time.perf_counter()
+            found[name] = sides[name](problem, *scale_of(problem, settings))
+            seconds[name].append(time.perf_counter() - began)
+        around.append(float(np.mean(seconds[BATCHED][-2:])))
+    lambdas = np.array(settings.lambdas)
+    values = {n: objectives(problem, mean, scale, f.weights, f.intercepts, lambdas) for n, f in found.items()}
+    least = np.minimum.reduce(list(values.values()))
     return {
-        "rows": rows,
-        "dim": dim,
-        "labels": labels,
+        "rows": len(problem.x),
         "fits": int(least.size),
-        "repetitions": repetitions,
-        **{f"{name}_seconds": summary(values) for name, values in seconds.items()},
-        "ratio": summary([a / b for a, b in zip(seconds["sklearn"], seconds["batched"], strict=True)]),
-        **{f"{name}_worst_excess": float(np.max(objective / least - 1)) for name, (objective, _) in found.items()},
-        **{f"{name}_not_converged": int((~converged).sum()) for name, (_, converged) in found.items()},
+        **{f"{name}_seconds": spread(times) for name, times in seconds.items()},
+        "ratio": ratios(seconds[SKLEARN], around),
+        **({"ratio_to_torch_lbfgs": ratios(seconds[TORCH], around)} if TORCH in sides else {}),
+        **{f"{name}_worst_excess": float(np.max(value / least - 1)) for name, value in values.items()},
+        **{f"{name}_not_converged": int((~fit.converged).sum()) for name, fit in found.items()},
+        "batched_extra_memory_share": memory.extra_bytes / problem.x.nbytes,
     }
 
 
-def machine() -> dict[str, object]:
-    import torch
-
-    return {
-        "machine": platform.machine(),
-        "system": platform.platform(),
-        "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "load_1min": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("numpy", "scikit-learn", "scipy", "torch")},
-    }
+def whole(rows: Sequence[Mapping[str, object]]) -> float:
+    """Ratio of the medians' sums over all fractions."""
+    medians = {name: sum(row[f"{name}_seconds"]["median"] for row in rows) for name in (SKLEARN, BATCHED)}
+    return medians[SKLEARN] / medians[BATCHED]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--dim", type=int, default=256)
-    parser.add_argument("--labels", type=int, default=6)
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--labels", type=int, default=6)
+    shape.add_argument("--classes", type=int, help="one softmax over so many classes instead of labels")
+    parser.add_argument("--missing", action="store_true", help="0 to 80 per cent of each label are not observed")
+    parser.add_argument("--fractions", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--sklearn-tolerance", type=float, default=1e-4)
+    parser.add_argument("--torch-lbfgs", action="store_true")
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
-    report = {**machine(), **compare(options.rows, options.dim, options.labels, options.repetitions)}
-    for name, value in report.items():
-        print(f"{name}: {value}")
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    settings = load_protocol("crs-v1").probe
+    problem = (
+        multiclass(options.rows, options.dim, options.classes)
+        if options.classes
+        else multilabel(options.rows, options.dim, options.labels, missing=options.missing)
+    )
+    tolerance = options.sklearn_tolerance
+    threads = best_threads(problem, settings, tolerance)
+    sides = {BATCHED: batched(settings), SKLEARN: one_at_a_time(settings.lambdas, threads, tolerance)}
+    if options.torch_lbfgs:
+        sides[TORCH] = torch_lbfgs(settings.lambdas)
+    sets = [
+        {"fraction": fraction, **compare(problem.some(fraction), sides, settings, options.repetitions)}
+        for fraction in options.fractions
+    ]
+    figures = {
+        "kind": problem.kind,
+        "rows": options.rows,
+        "dim": options.dim,
+        "outputs": problem.outputs,
+        "penalties": len(settings.lambdas),
+        "repetitions": options.repetitions,
+        "threads": torch.get_num_threads(),
+        "sklearn_threads": threads,
+        "sklearn_tolerance": tolerance,
+        "ratio_whole": whole(sets),
+        "sets": sets,
+    }
+    report(figures, "numpy", "scikit-learn", "scipy", "torch", file=options.json)
 
 
 if __name__ == "__main__":

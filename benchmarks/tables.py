@@ -2,22 +2,18 @@
 
 Reads both tables, joins lesions, settles groups, draws the test set, then for each of the protocol's seeds divides the
 rest and nests the subsets, looks for leaks, and counts which classes can be scored. No image is opened: the pixels'
-digests are made up, all distinct. ``--json FILE`` writes the same.
+digests are made up, all distinct.
 """
 
-import argparse
 import hashlib
-import json
 import os
-import platform
 import resource
-import statistics
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import polars as pl
+from reporting import options_parser, report, spread
 
 from crs_assets.science.datasets import load_dataset_spec, read_table
 from crs_assets.science.datasets.duplicates import settle_duplicates
@@ -50,35 +46,25 @@ def prepare(root: Path) -> dict[str, int]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options_parser(__doc__)
     parser.add_argument("root", type=Path, help="folder with ISIC_2019_Training_GroundTruth.csv and ..._Metadata.csv")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     seconds = []
-    for _ in range(arguments.repeats):
+    for _ in range(options.repeats):
         began = time.perf_counter()
-        counts = prepare(arguments.root)
+        counts = prepare(options.root)
         seconds.append(time.perf_counter() - began)
-    result = {
-        "benchmark": "tables",
+    figures = {
         **counts,
-        "seconds": seconds,
-        "seconds_median": statistics.median(seconds),
+        "threads": 1,
+        "repetitions": options.repeats,
+        "seconds": spread(seconds),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_BYTES,
-        "machine": platform.machine(),
-        "versions": {name: version(name) for name in ("numpy", "polars")},
     }
-    print(
-        f"{counts['images']:,} images, {counts['groups']:,} groups, {counts['seeds']} seeds, "
-        f"{counts['subsets']} subsets: "
-        f"{result['seconds_median']:.2f} s (min {min(seconds):.2f}, max {max(seconds):.2f}; {arguments.repeats} "
-        f"repetition(s)), peak {result['peak_bytes'] / 1e6:.0f} MB, one core, {result['versions']}"
-    )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    report(figures, "numpy", "polars", file=options.json)
 
 
 if __name__ == "__main__":

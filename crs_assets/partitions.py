@@ -48,6 +48,18 @@ class Partitions:
             }
         )
 
+    @property
+    def datasets_to_probes(self) -> dg.MultiPartitionMapping:
+        """The same encoder; a data set to each of its seeds. Nothing depends on a transfer target."""
+        seeds = self.suite.protocol.data.seeds
+        tasks = {dataset: [task_key(dataset, seed) for seed in seeds] for dataset in self.suite.datasets}
+        return dg.MultiPartitionMapping(
+            {
+                ENCODER: dg.DimensionPartitionMapping(ENCODER, dg.IdentityPartitionMapping()),
+                IMAGE_SET: dg.DimensionPartitionMapping(TASK, dg.StaticPartitionMapping(tasks)),
+            }
+        )
+
 
 def build_partitions(suite: Suite) -> Partitions:
     """Derive a suite's partitions."""

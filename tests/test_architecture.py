@@ -66,6 +66,11 @@ def test_every_shipped_suite_has_loadable_definitions(suite, tmp_path):
         "perturbation_audit",
         "reference_invariance",
         "score_sensitivity",
+        "depth_features",
+        "depth_sweep",
+        "extra_degraded_features",
+        "extra_degradation_metrics",
+        "report",
     }
 
 

@@ -2,11 +2,17 @@
 
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from crs_assets.science.encoders.depths import sweep_depths
+from crs_assets.science.encoders.spec import Tap
+from crs_assets.science.images.modalities import MODALITIES, modality_table, suitability_of
+from crs_assets.science.perturbations import DegradationFamily
 from crs_assets.science.protocol import AXES, Protocol, load_protocol
 
 PAGE = Path(__file__).parent.parent / "docs" / "protocol.md"
+MODALITY_TITLES = {"chest": "chest radiographs", "skin": "skin photographs", "fundus": "fundus photographs"}
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -49,10 +55,47 @@ def data(protocol: Protocol) -> str:
 
 def perturbations(protocol: Protocol) -> str:
     """Strengths by severity."""
+    return strengths(protocol.perturbations)
+
+
+def extra_perturbations(protocol: Protocol) -> str:
+    """Strengths by severity of the families beside the score."""
+    return strengths(protocol.analyses.perturbations)
+
+
+def strengths(families: Sequence[DegradationFamily]) -> str:
+    """Strengths by family and severity."""
     return table(
-        ["degradation", *(f"severity {severity}" for severity in protocol.perturbations[0].severities)],
-        [[f"`{family.id}`", *(f"{strength:g}" for strength in family.strengths)] for family in protocol.perturbations],
+        ["degradation", *(f"severity {severity}" for severity in families[0].severities)],
+        [[f"`{family.id}`", *(f"{strength:g}" for strength in family.strengths)] for family in families],
     )
+
+
+def modalities(_protocol: Protocol) -> str:
+    """Which degradation suits which images, and why."""
+    rows = [
+        [f"`{name}`", facts.models, *(f"{suits}: {because}" for suits, because in judgements(name))]
+        for name, facts in modality_table().degradations.items()
+    ]
+    return table(["degradation", "models", *(MODALITY_TITLES[modality] for modality in MODALITIES)], rows)
+
+
+def judgements(degradation: str) -> Iterator[tuple[str, str]]:
+    """Verdict and reason by modality."""
+    for modality in MODALITIES:
+        if found := suitability_of(degradation, modality):
+            yield f"**{found.suits}**", found.because
+
+
+def depths(protocol: Protocol) -> str:
+    """Where encoders are read in the depth sweep."""
+    shares = [share for share in protocol.analyses.depth.shares if share < 1]
+    examples = {"12 blocks": 12, "24 blocks": 24, "27 blocks": 27, "5 stages": 5}
+    rows = []
+    for name, blocks in examples.items():
+        found = sweep_depths(Tap(pool="gap", dim=1, blocks=blocks), shares)
+        rows.append([name, *(str(depth.block) for depth in found)])
+    return table(["encoder of", *(f"{share:.0%}" for share in shares), "100%"], rows)
 
 
 def probe(protocol: Protocol) -> str:
@@ -107,7 +150,10 @@ def weights(protocol: Protocol) -> str:
     )
 
 
-TABLES = {function.__name__: function for function in (data, perturbations, probe, anchors, weights)}
+TABLES = {
+    function.__name__: function
+    for function in (data, perturbations, extra_perturbations, modalities, depths, probe, anchors, weights)
+}
 
 
 def main() -> None:

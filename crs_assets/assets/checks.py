@@ -95,7 +95,7 @@ def _rows_match_index(bench: Bench, key: ArtifactKey, manifest: Manifest) -> str
     if manifest.summary["conditions"] == 0:
         return None
     index = bench.store.peek(ArtifactKey(bench.suite.id, "dataset_index", (key.parts[1],)))
-    field = "test_images" if key.asset == "degraded_features" else "images_used"
+    field = "test_images" if key.asset.endswith("degraded_features") else "images_used"
     expected = index.summary[field] if index else None
     seen = manifest.summary["images"]
     return None if seen == expected else f"{seen} rows for {expected} images of the index"

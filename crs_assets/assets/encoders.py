@@ -22,23 +22,25 @@ def encoder_weights(partitions: Partitions) -> dg.AssetsDefinition:
 def features(partitions: Partitions) -> dg.AssetsDefinition:
     """Clean embeddings of each image set, and those of its test images under every degradation."""
     prefix = partitions.suite.id
-    upstream = (
-        dg.AssetDep(
-            dg.AssetKey([prefix, "encoder_weights"]),
-            partition_mapping=dg.MultiToSingleDimensionPartitionMapping(ENCODER),
-        ),
-        dg.AssetDep(
-            dg.AssetKey([prefix, "dataset_index"]),
-            partition_mapping=dg.MultiToSingleDimensionPartitionMapping(IMAGE_SET),
-        ),
-    )
     declared = [
         Declared(
             Recorded(stage, dg.AssetKey([prefix, stage.name]), describe_features, (checks.FINITE, checks.FEATURE_ROWS)),
             "features",
             frozenset({"pytorch", "arrow"}),
-            upstream,
+            encoder_and_index(partitions),
         )
         for stage in (Features(), DegradedFeatures())
     ]
     return stage_assets(partitions.suite, Shared("features", partitions.encoder_by_image_set, DEVICE_POOL), declared)
+
+
+def encoder_and_index(partitions: Partitions) -> tuple[dg.AssetDep, ...]:
+    """What every embedding of an image set is made from."""
+    upstream = (("encoder_weights", ENCODER), ("dataset_index", IMAGE_SET))
+    return tuple(
+        dg.AssetDep(
+            dg.AssetKey([partitions.suite.id, asset]),
+            partition_mapping=dg.MultiToSingleDimensionPartitionMapping(dimension),
+        )
+        for asset, dimension in upstream
+    )

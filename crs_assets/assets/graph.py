@@ -3,7 +3,17 @@
 import dagster as dg
 
 from crs_assets.assets import data, encoders, probes, scores
-from crs_assets.assets.analyses import audits, control_probes, operating_points, recalibration, subgroups, uncertainty
+from crs_assets.assets import report as reports
+from crs_assets.assets.analyses import (
+    audits,
+    control_probes,
+    degradations,
+    depth,
+    operating_points,
+    recalibration,
+    subgroups,
+    uncertainty,
+)
 from crs_assets.partitions import Partitions
 
 ANALYSES = (
@@ -14,12 +24,17 @@ ANALYSES = (
     operating_points.operating_points,
     uncertainty.axis_replicates,
     uncertainty.uncertainty,
+    depth.depth_features,
+    depth.depth_sweep,
+    degradations.extra_degraded_features,
+    degradations.extra_degradation_metrics,
     audits.rank_agreement,
     audits.external_validity,
     audits.label_efficiency_audit,
     audits.perturbation_audit,
     audits.reference_invariance,
     audits.score_sensitivity,
+    reports.report,
 )
 
 

@@ -176,6 +176,9 @@ class _Step:
     def _why_absent(self, key: str) -> str:
         first, *rest = key_parts(key)
         suite = self._bench.suite
+        for entry in self._recorded:
+            if reason := entry.stage.left_out(self._bench, first, *rest):
+                return f"{reason}."
         if first in suite.encoders and rest:
             reason = suite.absent_reason(first, rest[0].rpartition(".s")[0] or rest[0])
             return f"absent by the catalogue: {reason}"

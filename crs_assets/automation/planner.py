@@ -8,7 +8,9 @@ from crs_assets.resources.bench import Bench
 from crs_assets.science.canonical import digest
 from crs_assets.stages.analyses.axis_replicates import AxisReplicates
 from crs_assets.stages.analyses.control_probes import ControlProbes
+from crs_assets.stages.analyses.depth import DepthFeatures, DepthSweep
 from crs_assets.stages.analyses.external_validity import ExternalValidity
+from crs_assets.stages.analyses.extra_degradations import ExtraDegradationMetrics, ExtraDegradedFeatures
 from crs_assets.stages.analyses.operating_points import OperatingPoints
 from crs_assets.stages.analyses.rank_agreement import RankAgreementAnalysis
 from crs_assets.stages.analyses.recalibration import Recalibration, RecalibrationSummary
@@ -22,6 +24,7 @@ from crs_assets.stages.encoders import DegradedFeatures, EncoderWeights, Feature
 from crs_assets.stages.leaderboard import Leaderboard
 from crs_assets.stages.panel import ReferencePanel
 from crs_assets.stages.probes import NullControls, ProbePredictions, RunMetrics
+from crs_assets.stages.report import Report
 from crs_assets.stages.scores import AxisProfile, Crs
 from crs_assets.stages.stage import Stage
 
@@ -52,7 +55,7 @@ PANEL_STEP = Step("panel", (ReferencePanel(),), per_encoder=False)
 SCORE_STEP = Step("scores", (Crs(),), per_encoder=True)
 LEADERBOARD_STEP = Step("leaderboard", (Leaderboard(),), per_encoder=False)
 ENCODER_STEPS = (WEIGHTS_STEP, *CELL_STEPS, PROFILE_STEP, SCORE_STEP)
-# Beside the score, on what is stored: no image is encoded, and no published number depends on them.
+# Beside the score: no published number depends on them. Only depths and further degradations encode images again.
 CELL_ANALYSES = tuple(
     Step(name, (stage,), per_encoder=True)
     for name, stage in (
@@ -61,6 +64,10 @@ CELL_ANALYSES = tuple(
         ("subgroups", Subgroups()),
         ("operating points", OperatingPoints()),
         ("replicates", AxisReplicates()),
+        ("depth features", DepthFeatures()),
+        ("depth sweep", DepthSweep()),
+        ("further degradations", ExtraDegradedFeatures()),
+        ("further metrics", ExtraDegradationMetrics()),
     )
 )
 SUITE_ANALYSES = tuple(
@@ -74,6 +81,7 @@ SUITE_ANALYSES = tuple(
         ("perturbations", PerturbationAudit()),
         ("invariance", ReferenceInvariance()),
         ("sensitivity", ScoreSensitivity()),
+        ("report", Report()),
     )
 )
 

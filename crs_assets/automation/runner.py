@@ -143,7 +143,7 @@ class Runner:
         """Bring the analyses and the report up to date, on what the benchmark left in the store.
 
         Args:
-            selection: Restrict the analyses of cells to encoders or data sets; those of the whole suite are made anyway.
+            selection: Restrict what is made per encoder; what concerns the whole suite is made anyway.
         """
         self._summary = RunSummary()
         register_encoders(self._instance, self._bench.suite)

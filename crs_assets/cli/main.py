@@ -65,17 +65,25 @@ def report(suite: str) -> None:
 @main.command()
 @click.argument("suite")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def plan(suite: str, as_json: bool) -> None:
+@click.option("--cost", is_flag=True, help="Also hours, disk and memory here, from rates measured for some seconds.")
+def plan(suite: str, as_json: bool, cost: bool) -> None:
     """Count every run of SUITE's grid from the catalogue before anything is spent."""
+    from crs_assets.cli.costing import measured_cost, show_cost
     from crs_assets.cli.session import open_bench
     from crs_assets.cli.showing import plan_text
     from crs_assets.science.plan import plan_suite
 
-    bench = open_bench(suite)
+    bench = open_bench(suite, device=cost)
     manifests = {name: bench.store.peek(bench.key("dataset_index", name)) for name in bench.suite.image_sets}
     indexed = {name: manifest.summary["images_used"] for name, manifest in manifests.items() if manifest}
     counted = plan_suite(bench.suite, indexed)
-    click.echo(json.dumps(counted.to_dict(), indent=1) if as_json else plan_text(counted))
+    estimate = measured_cost(bench, counted.images) if cost else None
+    if as_json:
+        click.echo(json.dumps(counted.to_dict() | ({"cost": estimate.to_dict()} if estimate else {}), indent=1))
+        return
+    click.echo(plan_text(counted))
+    if estimate:
+        show_cost(estimate)
 
 
 @main.group()
@@ -200,6 +208,28 @@ def leaderboard(suite: str, as_json: bool, as_csv: bool) -> None:
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other.")
     show_leaderboard(suite, as_json=as_json, as_csv=as_csv)
+
+
+@main.command()
+@SUITE_OPTION
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="A new or empty folder.")
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    type=click.Choice(["parquet", "csv", "eval-results", "mteb", "croissant"]),
+    help="Only this format; may be repeated.",
+)
+@click.option("--benchmark", metavar="OWNER/NAME", help="Hub data set of the leaderboard, for eval-results.")
+@click.option("--predictions", is_flag=True, help="Also predictions of single images, under hashed ids.")
+@click.option("--force", is_flag=True, help="Replace an export that differs.")
+def export(
+    suite: str, out: Path, formats: tuple[str, ...], benchmark: str | None, predictions: bool, force: bool
+) -> None:
+    """Write a suite's results for other tools: tables, model and data set descriptions."""
+    from crs_assets.cli.exporting import export_suite
+
+    export_suite(suite, out, formats, benchmark=benchmark, predictions=predictions, force=force)
 
 
 @main.command()

@@ -21,7 +21,7 @@ from crs_assets.resources.bench import Bench
 from crs_assets.resources.data_roots import write_phantoms
 from crs_assets.science.toml_models import CatalogError
 from crs_assets.stages import progress as stage_progress
-from crs_assets.stages.report import REPORT_FILE, Report
+from crs_assets.stages.report import HTML_FILE, Report
 
 MINIMUM_FREE_BYTES = 500_000_000
 
@@ -78,7 +78,7 @@ def run_report(suite: str) -> bool:
     if summary.waiting:
         _say(console, f"The benchmark comes first: crs run --suite {suite}.", "yellow")
     if bench.store.peek(bench.key(Report.name)):
-        click.echo(f"Report: {bench.store.open(bench.key(Report.name)).file(REPORT_FILE)}")
+        click.echo(f"Report: {bench.store.open(bench.key(Report.name)).file(HTML_FILE)}")
     return not summary.failed
 
 

@@ -1,7 +1,10 @@
 """Pictures without a display: one style, one palette, bytes that depend on the content only."""
 
+import base64
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +45,36 @@ _STYLE = {
     "xtick.labelsize": 9.5,
     "ytick.labelsize": 9.5,
     "lines.linewidth": 1.6,
+    "svg.fonttype": "path",  # a reader's machine need not have the font
+    "svg.hashsalt": "crs",  # names of parts follow from the content alone
 }
+_DOCTYPE = re.compile(r"<!DOCTYPE[^>]*>\s*")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One picture in two forms."""
+
+    png: bytes
+    svg: bytes
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Pixels across and down."""
+        return Image.open(BytesIO(self.png)).size
+
+    def png_address(self) -> str:
+        """The raster form as an address that holds its own bytes."""
+        return png_address(self.png)
+
+    def svg_address(self) -> str:
+        """The vector form as an address that holds its own bytes."""
+        return _address("image/svg+xml", self.svg)
+
+
+def png_address(png: bytes) -> str:
+    """A PNG as an address that holds its own bytes."""
+    return _address("image/png", png)
 
 
 @contextmanager
@@ -92,3 +124,23 @@ def png_bytes(figure: "Figure") -> bytes:
     buffer = BytesIO()
     reduced.save(buffer, format="PNG", compress_level=_COMPRESSION)
     return buffer.getvalue()
+
+
+def svg_bytes(figure: "Figure") -> bytes:
+    """The figure as SVG with letters as outlines; no metadata, no address, equal bytes for equal content."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    buffer = BytesIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(buffer, metadata=nothing)
+    return _DOCTYPE.sub("", buffer.getvalue().decode("utf-8")).encode("utf-8")
+
+
+def drawn(figure: "Figure") -> Drawing:
+    """The figure in both forms."""
+    return Drawing(png_bytes(figure), svg_bytes(figure))
+
+
+def _address(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"

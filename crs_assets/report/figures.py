@@ -1,6 +1,5 @@
 """What an axis profile is made of, as one picture: reliability, label efficiency, severity, per data set."""
 
-import base64
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import polars as pl
 from crs_assets.report import canvas
 from crs_assets.report.numbers import decimals
 from crs_assets.science.protocol import CLEAN, TRANSFER, Protocol
+from crs_assets.science.validation import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,19 +74,31 @@ def profile_png(encoder_title: str, runs: pl.DataFrame, reliability: pl.DataFram
     Returns:
         PNG, 1400 pixels wide; the same tables give the same bytes in any order of rows.
     """
-    datasets = list(_datasets(runs, reliability))
     with canvas.style():
-        figure = canvas.new_figure(WIDTH, HEAD + ROW * max(len(datasets), 1) + FOOT)
-        _headings(figure, encoder_title, protocol, has_target=any(data.has_target for data in datasets))
-        for position, data in enumerate(datasets):
-            top = HEAD + ROW * position
-            _title(figure, data, top)
-            _reliability(_panel(figure, RELIABILITY, top), data, protocol)
-            _efficiency(_panel(figure, EFFICIENCY, top), data, protocol)
-            _severity(_panel(figure, DISCRIMINATION, top), data, "auroc", "AUROC", protocol)
-            _severity(_panel(figure, CALIBRATION, top), data, "ece", "ECE", protocol)
-        _footer(figure, HEAD + ROW * max(len(datasets), 1))
-        return canvas.png_bytes(figure)
+        return canvas.png_bytes(_figure(encoder_title, runs, reliability, protocol))
+
+
+def profile_drawing(
+    encoder_title: str, runs: pl.DataFrame, reliability: pl.DataFrame, protocol: Protocol
+) -> canvas.Drawing:
+    """The same picture in both forms."""
+    with canvas.style():
+        return canvas.drawn(_figure(encoder_title, runs, reliability, protocol))
+
+
+def _figure(encoder_title: str, runs: pl.DataFrame, reliability: pl.DataFrame, protocol: Protocol) -> "Figure":
+    datasets = list(_datasets(runs, reliability))
+    figure = canvas.new_figure(WIDTH, HEAD + ROW * max(len(datasets), 1) + FOOT)
+    _headings(figure, encoder_title, protocol, has_target=any(data.has_target for data in datasets))
+    for position, data in enumerate(datasets):
+        top = HEAD + ROW * position
+        _title(figure, data, top)
+        _reliability(_panel(figure, RELIABILITY, top), data, protocol)
+        _efficiency(_panel(figure, EFFICIENCY, top), data, protocol)
+        _severity(_panel(figure, DISCRIMINATION, top), data, "auroc", "AUROC", protocol)
+        _severity(_panel(figure, CALIBRATION, top), data, "ece", "ECE", protocol)
+    _footer(figure, HEAD + ROW * max(len(datasets), 1))
+    return figure
 
 
 def png_markdown(png: bytes, alt: str) -> str:
@@ -97,7 +109,7 @@ def png_markdown(png: bytes, alt: str) -> str:
         alt: What it shows, in words; brackets and line breaks would end the Markdown and are replaced.
     """
     words = " ".join(alt.replace("[", "(").replace("]", ")").split())
-    return f"![{words}](data:image/png;base64,{base64.b64encode(png).decode('ascii')})"
+    return f"![{words}]({canvas.png_address(png)})"
 
 
 def _datasets(runs: pl.DataFrame, reliability: pl.DataFrame) -> Iterator[DatasetRuns]:
@@ -138,6 +150,7 @@ def _pooled(bins: pl.DataFrame) -> pl.DataFrame:
         .agg(
             (pl.col("mean_probability") * count).sum() / count.sum(),
             (pl.col("frequency") * count).sum() / count.sum(),
+            (count.sum() / pl.len()).alias("count_per_seed"),
             count.sum(),
         )
         .sort("lower")
@@ -200,6 +213,8 @@ def _reliability(axes: "Axes", data: DatasetRuns, protocol: Protocol) -> None:
         edges = np.arange(len(shares) + 1) / len(shares)
         axes.stairs(BAR_SHARE * shares, edges, fill=True, facecolor=canvas.GRID, edgecolor="white", linewidth=0.8)
         stated, observed = data.bins["mean_probability"].to_numpy(), data.bins["frequency"].to_numpy()
+        low, high = _null_band(stated, data.bins["count_per_seed"].to_numpy(), protocol.metrics.null_band_level)
+        axes.fill_between(stated, low, high, color=canvas.SKY, alpha=0.25, linewidth=0)
         solid = counts >= FEW
         axes.plot(stated, observed, color=canvas.BLUE, linewidth=1.2)
         axes.plot(stated[solid], observed[solid], "o", color=canvas.BLUE, markersize=5)
@@ -208,6 +223,19 @@ def _reliability(axes: "Axes", data: DatasetRuns, protocol: Protocol) -> None:
     ece, null = (decimals(data.mean(metric, full, CLEAN)) for metric in ("ece", "ece_null"))
     _label(axes, f"ECE {ece}, null band to {null}, n = {data.n_eval:,}", "stated probability")
     axes.set_ylabel("observed frequency")
+
+
+def _null_band(stated: FloatArray, counts: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+    """Between which frequencies a bin of perfectly calibrated predictions lies with that probability, one seed's count.
+
+    Consistency bars: Broecker and Smith, "Increasing the reliability of reliability diagrams", 2007.
+    """
+    # A second of import, which loading the code location would pay.
+    from scipy.stats import binom
+
+    n = np.maximum(np.rint(counts), 1)
+    low, high = (binom.ppf(share, n, stated) / n for share in ((1 - level) / 2, (1 + level) / 2))
+    return np.asarray(low), np.asarray(high)
 
 
 def _efficiency(axes: "Axes", data: DatasetRuns, protocol: Protocol) -> None:
@@ -244,7 +272,7 @@ def _severity(axes: "Axes", data: DatasetRuns, metric: str, name: str, protocol:
 def _footer(figure: "Figure", top: int) -> None:
     note = (
         "Means over seeds. Reliability: clean, all labels, seeds (and labels of multilabel sets) pooled; "
-        f"grey bars: share of predictions; hollow: fewer than {FEW}."
+        f"grey bars: share of predictions; hollow: fewer than {FEW}; shaded: where a calibrated probe's bins would lie."
     )
     canvas.write(figure, 30, top + 6, note, fontsize=9.5, color=canvas.SOFT)
 

@@ -59,29 +59,39 @@ def leaderboard_png(page: Page) -> bytes:
     Returns:
         PNG, 1400 pixels wide; the same page gives the same bytes.
     """
+    with canvas.style():
+        return canvas.png_bytes(_figure(page))
+
+
+def leaderboard_drawing(page: Page) -> canvas.Drawing:
+    """The same picture in both forms."""
+    with canvas.style():
+        return canvas.drawn(_figure(page))
+
+
+def _figure(page: Page) -> "Figure":
     lines = list(_lines(page.rows(page.readings[0])))
     span = (lines[-1].height if lines else 0) + 1
     body = round(span * min(max(ROWS_HEIGHT / span, ROW_MIN), ROW_MAX))
-    with canvas.style():
-        figure = canvas.new_figure(WIDTH, ROWS_TOP + body + FOOTER)
-        _headings(figure, page)
-        ground = _rows(figure, 0, WIDTH, body, span)
-        ground.set_axis_off()
-        ground.set_xlim(0, WIDTH)
-        ground.set_zorder(1)
-        _sections(ground, lines)
-        bars = _rows(figure, BARS_LEFT, BARS_WIDTH, body, span)
-        bars.set_xlim(0, 1)
-        bars.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
-        for line in lines:
-            _names(ground, line)
-            _bar(bars, line, page)
-        for position, axis in enumerate(AXES):
-            panel = _rows(figure, AXES_LEFT + position * (AXIS_WIDTH + AXIS_GAP), AXIS_WIDTH, body, span)
-            panel.set_title(AXIS_TITLES[axis], fontsize=9.5, color=canvas.SOFT, pad=9, linespacing=1.4)
-            _dots(panel, axis, lines, page.protocol.axes.anchors[axis])
-        _footer(figure, page, lines, ROWS_TOP + body + 44)
-        return canvas.png_bytes(figure)
+    figure = canvas.new_figure(WIDTH, ROWS_TOP + body + FOOTER)
+    _headings(figure, page)
+    ground = _rows(figure, 0, WIDTH, body, span)
+    ground.set_axis_off()
+    ground.set_xlim(0, WIDTH)
+    ground.set_zorder(1)
+    _sections(ground, lines)
+    bars = _rows(figure, BARS_LEFT, BARS_WIDTH, body, span)
+    bars.set_xlim(0, 1)
+    bars.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
+    for line in lines:
+        _names(ground, line)
+        _bar(bars, line, page)
+    for position, axis in enumerate(AXES):
+        panel = _rows(figure, AXES_LEFT + position * (AXIS_WIDTH + AXIS_GAP), AXIS_WIDTH, body, span)
+        panel.set_title(AXIS_TITLES[axis], fontsize=9.5, color=canvas.SOFT, pad=9, linespacing=1.4)
+        _dots(panel, axis, lines, page.protocol.axes.anchors[axis])
+    _footer(figure, page, lines, ROWS_TOP + body + 44)
+    return figure
 
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -30,11 +30,12 @@ SECTION_TITLES = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, what it means, and whether it holds numbers."""
+    """A column: its heading, what it means, whether it holds numbers, or sentences that need room."""
 
     label: str
     meaning: str = ""
     is_number: bool = True
+    is_status: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Section:
-    """Rows that stand together; sorting never moves a row out of its section."""
+    """Rows that stand together, under a title if it has one; sorting never moves a row out of its section."""
 
     id: str
     title: str
@@ -64,6 +65,7 @@ class Table:
     columns: tuple[Column, ...]
     sections: tuple[Section, ...]
     row_header: int
+    kind: ClassVar[str] = "table"
 
 
 def headline_table(page: Page) -> Table:
@@ -89,7 +91,7 @@ def headline_table(page: Page) -> Table:
         Column("AUROC rank", "Rank by AUROC over the same data sets"),
         Column("Move", "Places gained from the AUROC ranking to the CRS ranking"),
         *(column for reading in others for column in _reading_columns(page, reading, "Rank")),
-        Column("Status", is_number=False),
+        Column("Status", is_number=False, is_status=True),
     )
     rows = page.rows(page.readings[0])
 
@@ -158,7 +160,7 @@ def _dataset_table(page: Page, dataset: str, encoders: Sequence[Mapping[str, Any
         *_term_columns()[1:],
         *(Column(*AXIS_LABELS[axis]) for axis in AXES),
         *(column for reading in page.readings[1:] for column in _reading_columns(page, reading, "Dominates")),
-        Column("Cell", is_number=False),
+        Column("Cell", is_number=False, is_status=True),
     )
 
     def row_cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:

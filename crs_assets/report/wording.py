@@ -2,20 +2,25 @@
 
 from collections.abc import Sequence
 
-from crs_assets.report.numbers import decimals
+from crs_assets.report.numbers import counted, decimals
 from crs_assets.report.page import Page
 from crs_assets.science.leaderboard import RANKED
 from crs_assets.science.statistics import RankAgreement
 
-CRS_IS_NOT = (
-    "A CRS is a comparative summary against a frozen panel, not a predictor of performance at another hospital; in the "
-    "article it predicted transfer worse than AUROC (0.529 against 0.864).",
+LIMITS = (
     "Its weights and anchors are design parameters, not clinical utilities.",
-    "Ranks follow point estimates. This page holds no intervals, so neighbouring ranks are not a demonstrated "
-    "difference, and no winner is named.",
     "Calibration errors of the top label and of single labels differ in scale: they are not compared between "
     "specialties.",
     "Nothing is imputed: an encoder with a missing cell has no rank, and an absent cell is stated with its reason.",
+)
+"""What holds of every CRS, whatever the page."""
+
+CRS_IS_NOT = (
+    "A CRS is a comparative summary against a frozen panel, not a predictor of performance at another hospital; in the "
+    "article it predicted transfer worse than AUROC (0.529 against 0.864).",
+    "Ranks follow point estimates. This page holds no intervals, so neighbouring ranks are not a demonstrated "
+    "difference, and no winner is named.",
+    *LIMITS,
 )
 
 
@@ -27,7 +32,7 @@ def ranking_statements(page: Page) -> tuple[str, ...]:
     statements = []
     if ranked:
         statements.append(
-            f"{_count(ranked, 'encoder')} ranked by mean CRS over {_count(len(board.common), 'data set')}: "
+            f"{counted(ranked, 'encoder')} ranked by mean CRS over {counted(len(board.common), 'data set')}: "
             f"{_titles(page, board.common)}."
         )
     else:
@@ -52,7 +57,7 @@ def agreement_statements(page: Page) -> tuple[str, ...]:
 
 def agreement_brief(agreement: RankAgreement) -> str:
     """Tau and the reversed pairs of one comparison, for a line under a picture."""
-    reversed_pairs = f"{agreement.reversed_pairs} of {_count(agreement.pairs, 'pair')} reversed"
+    reversed_pairs = f"{agreement.reversed_pairs} of {counted(agreement.pairs, 'pair')} reversed"
     return f"Kendall's tau-b {_coefficient(agreement.kendall_tau)}, {reversed_pairs}"
 
 
@@ -62,7 +67,7 @@ def _agreement(name: str, value: RankAgreement) -> str:
     tied = f", {value.tied_pairs} tied" if value.tied_pairs else ""
     return (
         f"{name}, {len(value.moves)} ranked encoders: "
-        f"{value.reversed_pairs} of {_count(value.pairs, 'pair')} reversed{tied}; "
+        f"{value.reversed_pairs} of {counted(value.pairs, 'pair')} reversed{tied}; "
         f"Kendall's tau-b {_coefficient(value.kendall_tau)}, Spearman's rho {_coefficient(value.spearman_rho)}; "
         f"mean displacement {decimals(value.mean_displacement)} places; "
         f"{shared} of the first {value.top_k} in both{tie}."
@@ -75,7 +80,3 @@ def _coefficient(value: float) -> str:
 
 def _titles(page: Page, names: Sequence[str]) -> str:
     return "; ".join(page.dataset_title(name) for name in names)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -244,8 +244,10 @@ class Staging:
         self._partition = partition
 
     def path(self, name: str) -> Path:
-        """Where to write a file of this version."""
-        return self.folder / name
+        """Where to write a file of this version; its name may lie in a folder, with a forward slash."""
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        return path
 
     def commit(
         self,
@@ -262,9 +264,9 @@ class Staging:
         for scratch in self.folder.glob(".*"):
             scratch.unlink()
         files = {
-            path.name: {"sha256": file_sha256(path), "bytes": path.stat().st_size}
-            for path in sorted(self.folder.iterdir())
-            if path.name != MANIFEST
+            name: {"sha256": file_sha256(self.folder / name), "bytes": (self.folder / name).stat().st_size}
+            for name in _names(self.folder)
+            if name != MANIFEST
         }
         manifest = Manifest(self.fingerprint, data_version or self.fingerprint, recipe, provenance, summary, files)
         write_atomic(self.folder / MANIFEST, manifest.to_json())
@@ -284,9 +286,10 @@ class _Remote:
 
     def push(self, path: str, folder: Path) -> None:
         target = f"{self._base}/{path}"
-        self._fs.makedirs(f"{target}/{folder.name}", exist_ok=True)
-        for file in sorted(folder.iterdir(), key=lambda file: file.name == MANIFEST):
-            self._fs.put_file(str(file), f"{target}/{folder.name}/{file.name}")
+        for name in sorted(_names(folder), key=lambda name: name == MANIFEST):
+            place = f"{target}/{folder.name}/{name}"
+            self._fs.makedirs(place.rpartition("/")[0], exist_ok=True)
+            self._fs.put_file(str(folder / name), place)
         self._fs.pipe_file(f"{target}/{CURRENT}", folder.name.encode())
 
     def pull(self, path: str, partition: Path) -> None:
@@ -295,9 +298,10 @@ class _Remote:
             return
         version = self._fs.cat_file(f"{source}/{CURRENT}").decode().strip()
         folder = partition / version
-        folder.mkdir(parents=True, exist_ok=True)
-        names = [name.rsplit("/", 1)[-1] for name in self._fs.ls(f"{source}/{version}", detail=False)]
+        found = self._fs.find(f"{source}/{version}")
+        names = [name.rpartition(f"/{version}/")[2] for name in found]
         for name in sorted(names, key=lambda name: name == MANIFEST):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             self._fs.get_file(f"{source}/{version}/{name}", str(folder / name))
         write_atomic(partition / CURRENT, version)
 
@@ -319,6 +323,11 @@ def file_sha256(path: Path) -> str:
         while block := file.read(_BLOCK):
             hasher.update(block)
     return hasher.hexdigest()
+
+
+def _names(folder: Path) -> list[str]:
+    """Every file below a folder by its path there, with forward slashes, sorted."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def _read_manifest(folder: Path) -> Manifest | None:

@@ -5,6 +5,7 @@ from typing import Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from crs_assets.science.perturbations import ExtraPerturbation
 from crs_assets.science.toml_models import FrozenModel
 
 
@@ -86,9 +87,16 @@ class OperatingPointProtocol(FrozenModel):
 
 
 class DepthProtocol(FrozenModel):
-    """Shares of the blocks after which features are read."""
+    """Shares of the blocks after which features are read; all of them, the encoder's own features, comes last."""
 
-    shares: tuple[float, ...] = Field(min_length=1)
+    shares: tuple[float, ...] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _up_to_all(self) -> Self:
+        ascending = list(self.shares) == sorted(set(self.shares))
+        if not ascending or self.shares[0] <= 0 or self.shares[-1] != 1:
+            raise ValueError(f"shares must rise from above 0 to exactly 1, got {self.shares}")
+        return self
 
 
 class AnalysisProtocol(FrozenModel):
@@ -103,3 +111,4 @@ class AnalysisProtocol(FrozenModel):
     subgroups: SubgroupProtocol
     operating_points: OperatingPointProtocol
     depth: DepthProtocol
+    perturbations: tuple[ExtraPerturbation, ...] = Field(min_length=1)

@@ -83,7 +83,9 @@ def plan_suite(suite: Suite, indexed: Mapping[str, int] | None = None) -> Plan:
             if known
             else None
         ),
-        prediction_bytes=sum(_predicted(suite, cell, sizes) for cell in existing) * seeds if known else None,
+        prediction_bytes=sum(prediction_bytes(suite, cell.dataset, sizes) for cell in existing) * seeds
+        if known
+        else None,
     )
 
 
@@ -111,23 +113,38 @@ def _partitions(suite: Suite, existing: list[Cell], seeds: int) -> dict[str, int
     }
 
 
-def _test_images(suite: Suite, dataset: str, sizes: Mapping[str, int]) -> int:
+def test_images(suite: Suite, dataset: str, sizes: Mapping[str, int]) -> int:
+    """Images of a data set that the protocol puts into its test split."""
     return round(sizes[dataset] * suite.protocol.data.test_fraction)
 
 
-def _encoded(suite: Suite, encoder: str, sizes: Mapping[str, int]) -> int:
-    degradations = len(list(suite.protocol.degradations()))
-    clean = sum(sizes[name] for name in suite.existing_image_sets(encoder))
-    degraded = sum(_test_images(suite, name, sizes) for name in suite.existing_datasets(encoder)) * degradations
-    return clean + degraded
+def train_images(suite: Suite, dataset: str, sizes: Mapping[str, int]) -> float:
+    """Images of a data set in a seed's train split."""
+    return (sizes[dataset] - test_images(suite, dataset, sizes)) * suite.protocol.data.train_until
 
 
-def _predicted(suite: Suite, cell: Cell, sizes: Mapping[str, int]) -> int:
-    """Bytes of logits of one cell and seed: validation, calibration, every condition of test, the target."""
-    data, spec = suite.protocol.data, suite.datasets[cell.dataset]
-    test = _test_images(suite, cell.dataset, sizes)
-    held_out = (sizes[cell.dataset] - test) * (1 - data.train_until)
-    target = suite.target_of(cell.dataset)
+def degraded_images(suite: Suite, image_set: str, sizes: Mapping[str, int]) -> int:
+    """Degraded test images of an image set, each degradation counted; none of a target."""
+    if image_set not in suite.datasets:
+        return 0
+    return test_images(suite, image_set, sizes) * len(list(suite.protocol.degradations()))
+
+
+def predicted_images(suite: Suite, dataset: str, sizes: Mapping[str, int]) -> float:
+    """Images that one probe predicts: validation, calibration, every condition of test, the target."""
+    test = test_images(suite, dataset, sizes)
+    held_out = (sizes[dataset] - test) * (1 - suite.protocol.data.train_until)
+    target = suite.target_of(dataset)
     conditions = len(suite.protocol.conditions(transfer=False))
-    images = held_out + test * conditions + (sizes[target] if target else 0)
-    return round(images * len(data.fractions) * len(spec.classes) * FLOAT32_BYTES)
+    return held_out + test * conditions + (sizes[target] if target else 0)
+
+
+def prediction_bytes(suite: Suite, dataset: str, sizes: Mapping[str, int]) -> int:
+    """Bytes of logits of one cell and seed, at every label fraction."""
+    logits = len(suite.protocol.data.fractions) * len(suite.datasets[dataset].classes)
+    return round(predicted_images(suite, dataset, sizes) * logits * FLOAT32_BYTES)
+
+
+def _encoded(suite: Suite, encoder: str, sizes: Mapping[str, int]) -> int:
+    image_sets = suite.existing_image_sets(encoder)
+    return sum(sizes[name] + degraded_images(suite, name, sizes) for name in image_sets)

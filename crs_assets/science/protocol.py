@@ -1,6 +1,6 @@
 """The protocol as data: a frozen model of one TOML file of ``catalog/protocols``."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from crs_assets.science.analysis_protocol import AnalysisProtocol
+from crs_assets.science.perturbations import DegradationFamily, Perturbation
 from crs_assets.science.toml_models import CatalogError, FrozenModel, read_toml, resolve_extends, validate
 
 PROTOCOL_FOLDER = Path(__file__).parent.parent / "catalog" / "protocols"
@@ -18,7 +19,6 @@ TRANSFER = "transfer"
 
 AxisType = Literal["discrimination", "calibration", "label_efficiency", "robustness"]
 AXES: tuple[AxisType, ...] = ("discrimination", "calibration", "label_efficiency", "robustness")
-PerturbationType = Literal["gaussian_blur", "jpeg", "contrast", "rician", "fov_crop"]
 UncertainPolicyType = Literal["u_ignore", "u_zeros", "u_ones", "mixed"]
 
 
@@ -70,30 +70,6 @@ class ImageProtocol(FrozenModel):
 
     working_short_side: PositiveInt
     noise_grid_short_side: PositiveInt
-
-
-class Perturbation(FrozenModel):
-    """One degradation family and its strengths, mildest first."""
-
-    id: PerturbationType
-    severities: tuple[PositiveInt, ...] = (1, 2, 3)
-    strengths: tuple[float, ...]
-
-    @model_validator(mode="after")
-    def _paired(self) -> Self:
-        if len(self.severities) != len(self.strengths):
-            raise ValueError(f"{self.id}: {len(self.severities)} severities for {len(self.strengths)} strengths")
-        return self
-
-    def strength(self, severity: int) -> float:
-        """The strength at a severity.
-
-        Raises:
-            ValueError: If the protocol has no such severity.
-        """
-        if severity not in self.severities:
-            raise ValueError(f"{self.id} has no severity {severity}; the protocol has {list(self.severities)}.")
-        return self.strengths[self.severities.index(severity)]
 
 
 class ProbeProtocol(FrozenModel):
@@ -185,32 +161,45 @@ class Protocol(FrozenModel):
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        ids = [perturbation.id for perturbation in self.perturbations]
+        ids = [family.id for family in self._families]
         if len(set(ids)) != len(ids):
             raise ValueError(f"perturbations repeat: {ids}")
         return self
 
-    def perturbation(self, name: str) -> Perturbation:
-        """The degradation family of that name.
+    @property
+    def _families(self) -> tuple[DegradationFamily, ...]:
+        return (*self.perturbations, *self.analyses.perturbations)
+
+    def perturbation(self, name: str) -> DegradationFamily:
+        """The degradation family of that name, of the score or beside it.
 
         Raises:
             ValueError: If the protocol has no such family.
         """
-        for perturbation in self.perturbations:
-            if perturbation.id == name:
-                return perturbation
-        raise ValueError(f"unknown perturbation {name!r}; {self.id} has {[p.id for p in self.perturbations]}.")
+        for family in self._families:
+            if family.id == name:
+                return family
+        raise ValueError(f"unknown perturbation {name!r}; {self.id} has {[family.id for family in self._families]}.")
 
     def degradations(self) -> Iterator[Condition]:
-        """Every (perturbation, severity), in the order of the protocol file."""
-        for perturbation in self.perturbations:
-            for severity in perturbation.severities:
-                yield Condition(perturbation=perturbation.id, severity=severity)
+        """Every (perturbation, severity) of the score, in the order of the protocol file."""
+        return family_conditions(self.perturbations)
+
+    def extra_degradations(self) -> Iterator[Condition]:
+        """Every (perturbation, severity) beside the score, in the order of the protocol file."""
+        return family_conditions(self.analyses.perturbations)
 
     def conditions(self, *, transfer: bool) -> tuple[Condition, ...]:
         """Every condition of a data set: clean, the degradations, and the target where there is one."""
         tail = (Condition(perturbation=TRANSFER),) if transfer else ()
         return (Condition(perturbation=CLEAN), *self.degradations(), *tail)
+
+
+def family_conditions(families: Iterable[DegradationFamily]) -> Iterator[Condition]:
+    """Every severity of every family, in order."""
+    for family in families:
+        for severity in family.severities:
+            yield Condition(perturbation=family.id, severity=severity)
 
 
 def shipped_protocol(name: str) -> Path:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
 from crs_assets.science.encoders import EncoderMemoryError, single_threaded_tensors
-from crs_assets.science.extraction import extract
+from crs_assets.science.extraction import Encoder, extract
 from crs_assets.science.images import single_threaded
 from crs_assets.science.protocol import CLEAN
 from crs_assets.stages.data import DatasetIndex, read_index
@@ -102,16 +102,19 @@ class Features(Encoding):
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Weights, images, working resolution, numeric mode."""
-        return _encoding_inputs(bench, *parts)
+        return encoding_inputs(bench, *parts)
 
     def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
         """Encode in index order, chunk by chunk; a crash costs at most one chunk."""
         encoder, image_set = parts
         rows = usable_rows(read_index(bench, image_set))
+        ids = rows["image_id"].to_list()
         load = clean_images(bench, encoder, image_set, rows)
-        features, timing = _encode(bench, staging, self.name, parts, rows["image_id"].to_list(), load, [CLEAN])
-        write_features(staging.path(FEATURES_FILE), rows["image_id"].to_list(), features[:, 0, :])
-        return _built(features, timing)
+        features, timing = encode_rows(
+            bench, staging, bench.load_encoder(encoder), self.name, parts, ids, load, [CLEAN]
+        )
+        write_features(staging.path(FEATURES_FILE), ids, features[:, 0, :])
+        return built_features(features, timing)
 
 
 class DegradedFeatures(Encoding):
@@ -128,7 +131,7 @@ class DegradedFeatures(Encoding):
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Weights, images, working resolution, numeric mode, degradations, and what the libraries make of them."""
-        inputs = _encoding_inputs(bench, *parts)
+        inputs = encoding_inputs(bench, *parts)
         if inputs is None:
             return None
         return {**inputs, **degradation_recipe(bench)}
@@ -142,10 +145,12 @@ class DegradedFeatures(Encoding):
         ids = rows["image_id"].to_list()
         conditions = [condition.name for condition in bench.suite.protocol.degradations()]
         load = degraded_images(bench, encoder, dataset, rows)
-        features, timing = _encode(bench, staging, self.name, parts, ids, load, conditions)
+        features, timing = encode_rows(
+            bench, staging, bench.load_encoder(encoder), self.name, parts, ids, load, conditions
+        )
         for position, condition in enumerate(conditions):
             write_features(staging.path(f"{condition}.arrow"), ids, features[:, position, :])
-        return _built(features, timing)
+        return built_features(features, timing)
 
 
 def usable_rows(index: pl.DataFrame) -> pl.DataFrame:
@@ -167,7 +172,8 @@ def read_degraded(bench: Bench, encoder: str, dataset: str) -> dict[str, tuple[l
     }
 
 
-def _encoding_inputs(bench: Bench, encoder: str, image_set: str) -> dict[str, Any] | None:
+def encoding_inputs(bench: Bench, encoder: str, image_set: str) -> dict[str, Any] | None:
+    """What clean features depend on beside code and libraries; None while an upstream partition is missing."""
     weights = EncoderWeights().version(bench, encoder)
     index = DatasetIndex().version(bench, image_set)
     if weights is None or index is None:
@@ -180,16 +186,31 @@ def _encoding_inputs(bench: Bench, encoder: str, image_set: str) -> dict[str, An
     }
 
 
-def _encode(
+def encode_rows(
     bench: Bench,
     staging: Staging,
+    encoder: Encoder,
     stage: str,
     parts: tuple[str, ...],
     ids: Sequence[str],
     load: Load,
     conditions: Sequence[str],
 ) -> tuple[Float32, dict[str, float]]:
-    """Encode what is not yet written; features of shape (images, conditions, d), and this run's figures."""
+    """Encode what is not yet written, chunk by chunk.
+
+    Args:
+        bench: The bench.
+        staging: Where chunks are kept until the partition is whole.
+        encoder: What encodes.
+        stage: The stage's name, for progress.
+        parts: The partition; an encoder's id first.
+        ids: Image id of each row.
+        load: Row number -> its prepared images, one per condition.
+        conditions: Names of the conditions.
+
+    Returns:
+        Features of shape (images, conditions, d), and this run's figures.
+    """
     compute = bench.compute
     began, start_chunk, rate = time.perf_counter(), finished_chunks(staging.folder), 0.0
 
@@ -201,7 +222,7 @@ def _encode(
     chunks = extract(
         ids,
         load,
-        bench.load_encoder(parts[0]),
+        encoder,
         batch_size=bench.batch_size(parts[0]),
         chunk_batches=compute.chunk_batches,
         conditions=conditions,
@@ -219,7 +240,8 @@ def _encode(
     return features, {"images_per_second": rate, "seconds": seconds, "resumed_chunks": float(start_chunk)}
 
 
-def _built(features: Float32, timing: dict[str, float]) -> Built:
+def built_features(features: Float32, timing: dict[str, float]) -> Built:
+    """What is told of features of shape (images, conditions, d)."""
     images, conditions, dim = features.shape
     finite = bool(np.isfinite(features).all())
     return Built({"images": images, "conditions": conditions, "dim": dim, "finite": finite}, timing=timing)

@@ -11,16 +11,21 @@ from numpy.typing import NDArray
 from crs_assets.resources.bench import Bench
 from crs_assets.resources.compute import library_versions
 from crs_assets.science.encoders import EncoderSpec, prepare
-from crs_assets.science.images import iterate_degradations, load_image, pixel_fingerprint, to_working_resolution
-from crs_assets.science.protocol import CLEAN, protocol_part
+from crs_assets.science.images import (
+    extra_pixel_fingerprint,
+    iterate_degradations,
+    load_image,
+    pixel_fingerprint,
+    to_working_resolution,
+)
+from crs_assets.science.perturbations import DegradationFamily
+from crs_assets.science.protocol import CLEAN, family_conditions, protocol_part
 from crs_assets.stages.data import DatasetIndex
 
 PIXEL_LIBRARIES = ("numpy", "opencv-python-headless", "pillow", "simplejpeg")
 
 Uint8 = NDArray[np.uint8]
 Load = Callable[[int], Sequence[Uint8]]
-# What happens to pixels after they are prepared, on the device.
-_NORMALISATION = {"mean", "std"}
 
 
 def degradation_recipe(bench: Bench) -> dict[str, Any]:
@@ -31,6 +36,17 @@ def degradation_recipe(bench: Bench) -> dict[str, Any]:
         **protocol_part(protocol, "perturbations"),
         "noise_grid_short_side": protocol.images.noise_grid_short_side,
         "pixels": pixel_fingerprint(),
+    }
+
+
+def extra_degradation_recipe(bench: Bench) -> dict[str, Any]:
+    """The same of the degradations beside the score."""
+    protocol = bench.suite.protocol
+    return {
+        "salt": protocol.salt,
+        "perturbations": [family.model_dump(mode="json") for family in protocol.analyses.perturbations],
+        "noise_grid_short_side": protocol.images.noise_grid_short_side,
+        "pixels": extra_pixel_fingerprint(),
     }
 
 
@@ -57,18 +73,35 @@ def degraded_images(bench: Bench, encoder: str, image_set: str, rows: pl.DataFra
         image_set: Data set.
         rows: Rows of its index, with ``image_id`` and ``path``.
     """
-    spec = bench.suite.encoders[encoder]
-    make = partial(_degraded, bench, spec, image_set, rows["image_id"].to_list(), rows["path"].to_list())
-    conditions = [condition.name for condition in bench.suite.protocol.degradations()]
-    return _kept(
-        bench, spec, image_set, rows.height, {"conditions": conditions, "made": degradation_recipe(bench)}, make
+    return _degraded_by(bench, encoder, image_set, rows, bench.suite.protocol.perturbations, degradation_recipe(bench))
+
+
+def extra_degraded_images(bench: Bench, encoder: str, image_set: str, rows: pl.DataFrame) -> Load:
+    """As ``degraded_images``, under every degradation beside the score."""
+    return _degraded_by(
+        bench, encoder, image_set, rows, bench.suite.protocol.analyses.perturbations, extra_degradation_recipe(bench)
     )
+
+
+def _degraded_by(
+    bench: Bench,
+    encoder: str,
+    image_set: str,
+    rows: pl.DataFrame,
+    families: Sequence[DegradationFamily],
+    recipe: dict[str, Any],
+) -> Load:
+    spec = bench.suite.encoders[encoder]
+    ids, references = rows["image_id"].to_list(), rows["path"].to_list()
+    make = partial(_degraded, bench, spec, image_set, ids, references, families)
+    conditions = [condition.name for condition in family_conditions(families)]
+    return _kept(bench, spec, image_set, rows.height, {"conditions": conditions, "made": recipe}, make)
 
 
 def _kept(bench: Bench, spec: EncoderSpec, image_set: str, rows: int, made: dict[str, Any], make: Load) -> Load:
     """Through a shelf of prepared images where another encoder of the suite asks for the same pixels."""
-    geometry = _geometry(spec)
-    if sum(_geometry(other) == geometry for other in bench.suite.encoders.values()) < 2:
+    geometry = spec.preprocessing.geometry
+    if sum(other.preprocessing.geometry == geometry for other in bench.suite.encoders.values()) < 2:
         return make
     recipe = {
         **made,
@@ -87,10 +120,6 @@ def _through(load: Callable[[int, Load], Sequence[Uint8]], make: Load, row: int)
     return load(row, make)
 
 
-def _geometry(spec: EncoderSpec) -> dict[str, Any]:
-    return spec.preprocessing.model_dump(mode="json", exclude=_NORMALISATION)
-
-
 def _working_image(bench: Bench, image_set: str, reference: str) -> Uint8:
     root = bench.roots.path(image_set)
     return to_working_resolution(load_image(root, reference), bench.suite.protocol.images.working_short_side)
@@ -101,8 +130,16 @@ def _clean(bench: Bench, spec: EncoderSpec, image_set: str, references: Sequence
 
 
 def _degraded(
-    bench: Bench, spec: EncoderSpec, dataset: str, ids: Sequence[str], references: Sequence[str], row: int
+    bench: Bench,
+    spec: EncoderSpec,
+    dataset: str,
+    ids: Sequence[str],
+    references: Sequence[str],
+    families: Sequence[DegradationFamily],
+    row: int,
 ) -> list[Uint8]:
     image = _working_image(bench, dataset, references[row])
-    degraded = iterate_degradations(image, dataset=dataset, image_id=ids[row], protocol=bench.suite.protocol)
+    degraded = iterate_degradations(
+        image, dataset=dataset, image_id=ids[row], protocol=bench.suite.protocol, families=families
+    )
     return [prepare(pixels, spec.preprocessing) for _, pixels in degraded]

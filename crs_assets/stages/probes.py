@@ -88,7 +88,7 @@ class ProbePredictions(Stage):
         report(Progress(self.name, parts, 1, 1, "probe sets"))
         inputs = prediction_inputs(bench, encoder, dataset, probe_task, ids)
         prediction_frame(probe, inputs).write_parquet(staging.path(PREDICTIONS_FILE))
-        fits = _fit_rows(probe)
+        fits = fit_rows(probe)
         fits.write_parquet(staging.path(FITS_FILE))
         _write_weights(probe, staging)
         return Built(
@@ -203,7 +203,7 @@ class NullControls(Stage):
             rows = task.rows(TEST)
             ids = task.index["image_id"].gather(rows).to_list()
             frame = prediction_frame(probe, {(TEST, CLEAN): (ids, task.features[rows])})
-            tables = scorer.score(frame, _fit_rows(probe))
+            tables = scorer.score(frame, fit_rows(probe))
             predictions.append(frame.with_columns(encoder=pl.lit(name)))
             runs.append(tables.runs.with_columns(**run_constants(bench, name, dataset)))
         pl.concat(predictions).write_parquet(staging.path(PREDICTIONS_FILE))
@@ -263,7 +263,7 @@ def prediction_inputs(
     return inputs
 
 
-def _fit_rows(probe: FittedProbe) -> pl.DataFrame:
+def fit_rows(probe: FittedProbe) -> pl.DataFrame:
     """The chosen fit of each problem at each fraction."""
     rows = []
     for position, (fraction, choice) in enumerate(zip(probe.fractions, probe.choices, strict=True)):

@@ -106,7 +106,7 @@ class RunScorer:
             row = evaluation.score(run, space.task, protocol, self.dataset, self.seed, f"{fraction:g}", str(condition))
             source = self._source_auroc(scored, float(fraction)) if condition == TRANSFER else float("nan")
             of_fraction = fits.filter(
-                (pl.col("fraction") == fraction) & pl.col("problem").is_in(self._problems(str(condition)))
+                (pl.col("fraction") == fraction) & pl.col("problem").is_in(self.problems(str(condition)))
             )
             runs.append(
                 {
@@ -134,7 +134,7 @@ class RunScorer:
     def _space(self, condition: str) -> LabelSpace:
         return self.target_space if condition == TRANSFER else self.space
 
-    def _problems(self, condition: str) -> list[int]:
+    def problems(self, condition: str) -> list[int]:
         """Fit problems behind the scored classes: one per label, or the one softmax problem."""
         if self.space.task != "multilabel":
             return [0]

@@ -65,6 +65,10 @@ class Stage(ABC):
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
         """Every partition that exists in the suite, in the order of its definition; absent cells are left out."""
 
+    def left_out(self, bench: Bench, *parts: str) -> str | None:  # noqa: ARG002
+        """Why a partition of the suite does not exist in this stage; None where the catalogue says it, or it exists."""
+        return None
+
     @abstractmethod
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """What the partition depends on beside code and libraries; None while an upstream partition is missing."""

@@ -210,14 +210,14 @@ def _case(
         targets = _with_thresholds(targets, *chosen_on, variant.proba[variant.chosen_on][:, position])
     counts = None
     if benefit_reason is None:
-        positive, negative = splits[TEST].signs_of(position)
         thresholds = [np.inf if target.threshold is None else target.threshold for target in targets]
+        groups, of_row = group_positions(splits[TEST].group_ids)
         counts = WeightedConfusion(
-            positive,
-            negative,
+            *splits[TEST].signs_of(position),
             variant.proba[TEST][:, position],
-            group_positions(splits[TEST].group_ids)[1],
             [*thresholds, *settings.net_benefit_thresholds],
+            groups=of_row,
+            n_groups=len(groups),
         )
     return Case(label, variant.scores, variant.chosen_on, targets, point_reason, benefit_reason, counts)
 

@@ -57,8 +57,9 @@ class WeightedConfusion:
         positive: Whether a row is a definite positive, bool (n,).
         negative: Whether it is a definite negative; other rows do not count.
         score: float64 (n,), higher = more likely positive.
-        groups: Position of each row's group among the weights, int64 (n,).
         thresholds: Thresholds (T,), in any order.
+        groups: Position of each row's group among the weights, int64 (n,).
+        n_groups: Number of weights.
     """
 
     def __init__(
@@ -66,35 +67,29 @@ class WeightedConfusion:
         positive: BoolArray,
         negative: BoolArray,
         score: FloatArray,
-        groups: IntArray,
         thresholds: Sequence[float],
+        *,
+        groups: IntArray,
+        n_groups: int,
     ) -> None:
-        self._positives = _Side(score[positive], groups[positive], thresholds)
-        self._negatives = _Side(score[negative], groups[negative], thresholds)
+        self._positives = _rows_called(score[positive], groups[positive], thresholds, n_groups)
+        self._negatives = _rows_called(score[negative], groups[negative], thresholds, n_groups)
 
     def evaluate(self, weights: Weights) -> Confusion:
-        """Counts under each weighting.
+        """Counts under each weighting; exact for whole numbers.
 
         Args:
             weights: Non-negative weights, shape (groups, replicates).
         """
-        true_positives, positives = self._positives.at_or_above(weights)
-        false_positives, negatives = self._negatives.at_or_above(weights)
-        return Confusion(true_positives, false_positives, positives, negatives)
+        drawn = weights.astype(np.float64)
+        positives, negatives = self._positives @ drawn, self._negatives @ drawn
+        return Confusion(positives[:-1], negatives[:-1], positives[-1], negatives[-1])
 
 
-class _Side:
-    """Rows of one sign in ascending order of score, with the place of every threshold among them."""
-
-    def __init__(self, score: FloatArray, groups: IntArray, thresholds: Sequence[float]) -> None:
-        order = np.argsort(score, kind="stable")
-        self._groups = groups[order]
-        self._below = np.searchsorted(score[order], np.asarray(thresholds, dtype=np.float64), side="left")
-
-    def at_or_above(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
-        running = np.zeros((len(self._groups) + 1, weights.shape[1]))
-        np.cumsum(weights[self._groups], axis=0, dtype=np.float64, out=running[1:])
-        return running[-1] - running[self._below], running[-1]
+def _rows_called(score: FloatArray, groups: IntArray, thresholds: Sequence[float], n_groups: int) -> FloatArray:
+    """Rows of each group at or above each threshold and, last, in all: float64 (T + 1, groups)."""
+    called = [score >= threshold for threshold in (*thresholds, -np.inf)]
+    return np.array([np.bincount(groups[rows], minlength=n_groups) for rows in called], dtype=np.float64)
 
 
 class ClassMetrics:

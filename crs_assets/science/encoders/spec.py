@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, StringConstraints, field_validator, model_validator
 
@@ -128,6 +128,11 @@ class Preprocessing(FrozenModel):
         if not self.antialias and self.interpolation not in ("bilinear", "bicubic"):
             raise ValueError(f"antialias = false exists for bilinear and bicubic, not for {self.interpolation!r}")
         return self
+
+    @property
+    def geometry(self) -> dict[str, Any]:
+        """What decides the prepared pixels: normalisation happens later, on the device. Plain data."""
+        return self.model_dump(mode="json", exclude={"mean", "std"})
 
 
 class Tap(FrozenModel):

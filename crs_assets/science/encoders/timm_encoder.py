@@ -39,6 +39,13 @@ def load_timm_encoder(
     return TimmEncoder(spec, model, device, numeric_mode)
 
 
+def weightless_encoder(spec: EncoderSpec) -> "TimmEncoder":
+    """The network on PyTorch's meta device: shapes and operations without a byte of weights, for counting."""
+    with torch.device("meta"):
+        model = _create(spec)
+    return TimmEncoder(spec, model, device="meta")
+
+
 class TimmEncoder:
     """A timm network in evaluation mode whose parameters never change.
 
@@ -91,13 +98,23 @@ class TimmEncoder:
             raise ValueError(f"{self.spec.id}: blocks rise within 1..{self.spec.tap.blocks}, got {list(blocks)}.")
         return dict(zip(blocks, self._run(batch, blocks), strict=True))
 
+    def end_of(self, block: int) -> tuple[nn.Module, int]:
+        """The module whose output a block (or stage), counted from 1, ends with, and the length of its features."""
+        stages: Any = self.model.feature_info
+        stage = stages[self._index(block)]
+        return self.model.get_submodule(stage["module"]), stage["num_chs"]
+
+    def mean(self, output: Tensor) -> Tensor:
+        """Mean over the patch tokens (B, N, d) of a block, or over the positions of a stage's maps (B, d, H, W)."""
+        return output[:, self.spec.tap.prefix_tokens :].mean(1) if self.has_tokens else output.mean((2, 3))
+
     def _run(self, batch: Any, blocks: Sequence[int] | None) -> list[NDArray[np.float32]]:
         pixels = check_batch(np.asarray(batch), self.spec)
         kind, mixed = self.device.type, self.numeric_mode == "bfloat16"
         try:
             with torch.inference_mode(), torch.autocast(kind, dtype=torch.bfloat16, enabled=mixed):
                 images = self._normalised(pixels)
-                outputs = self._pooled_blocks(images, blocks) if blocks else [self._features(images)]
+                outputs = self._pooled_blocks(images, blocks) if blocks else [self.features(images)]
                 return [output.float().cpu().numpy() for output in outputs]
         except torch.OutOfMemoryError as error:
             raise EncoderMemoryError(len(pixels), type(error).__name__) from error
@@ -111,7 +128,13 @@ class TimmEncoder:
         images = torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device).permute(0, 3, 1, 2)
         return images.to(torch.float32).div_(255).sub_(self._mean).div_(self._std)
 
-    def _features(self, images: Tensor) -> Tensor:
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the network is a transformer, else it is a CNN."""
+        return _has_tokens(self.model)
+
+    def features(self, images: Tensor) -> Tensor:
+        """Features (B, d) of normalised images (B, 3, S, S), both on the network's own device."""
         tap = self.spec.tap
         if tap.block is not None or tap.pool == "gap_ln":
             (tokens,) = self._intermediates(images, [tap.block or tap.blocks])
@@ -137,24 +160,25 @@ class TimmEncoder:
         return functional.layer_norm(mean, mean.shape[1:], eps=GAP_LN_EPSILON) if tap.pool == "gap_ln" else mean
 
     def _pooled_blocks(self, images: Tensor, blocks: Sequence[int]) -> list[Tensor]:
-        outputs = self._intermediates(images, blocks)
-        if not _has_tokens(self.model):
-            return [output.mean((2, 3)) for output in outputs]
-        return [output[:, self.spec.tap.prefix_tokens :].mean(1) for output in outputs]
+        return [self.mean(output) for output in self._intermediates(images, blocks)]
 
     def _intermediates(self, images: Tensor, blocks: Sequence[int]) -> list[Tensor]:
         """Outputs after the blocks: tokens (B, N, d) with the prefix first, or maps (B, d, H, W)."""
-        options = {"norm": False, "stop_early": True, "intermediates_only": True}
+        indices = [self._index(block) for block in blocks]
+        options = {"indices": indices, "norm": False, "stop_early": True, "intermediates_only": True}
         run: Any = self.model.forward_intermediates
-        if not _has_tokens(self.model):
-            return list(run(images, indices=self._stage_indices(blocks), **options))
-        indices = [block - 1 for block in blocks]
-        outputs = run(images, indices=indices, output_fmt="NLC", return_prefix_tokens=True, **options)
+        if not self.has_tokens:
+            return list(run(images, **options))
+        outputs = run(images, output_fmt="NLC", return_prefix_tokens=True, **options)
         return [torch.cat([item[1], item[0]], dim=1) if isinstance(item, tuple) else item for item in outputs]
 
-    def _stage_indices(self, blocks: Sequence[int]) -> list[int]:
-        names = _stage_names(self.model)
-        return [names.index(self.spec.tap.stages[block - 1]) for block in blocks]
+    def _index(self, block: int) -> int:
+        """Position of a block or stage, as timm counts them."""
+        if self.has_tokens:
+            return block - 1
+        if not self.spec.tap.stages:
+            raise ValueError(f"{self.spec.id}: a CNN is read after stages; name them in tap.stages.")
+        return _stage_names(self.model).index(self.spec.tap.stages[block - 1])
 
 
 def _has_tokens(model: nn.Module) -> bool:

@@ -4,7 +4,13 @@ from crs_assets.science.images.decode import pixel_digest, read_image
 from crs_assets.science.images.degradations import degrade, iterate_degradations
 from crs_assets.science.images.dicom import has_burned_in_annotation, is_dicom
 from crs_assets.science.images.errors import ImageError
-from crs_assets.science.images.provenance import PixelMismatch, check_golden, library_versions, pixel_fingerprint
+from crs_assets.science.images.provenance import (
+    PixelMismatch,
+    check_golden,
+    extra_pixel_fingerprint,
+    library_versions,
+    pixel_fingerprint,
+)
 from crs_assets.science.images.quality import inspect_image
 from crs_assets.science.images.resize import to_working_resolution
 from crs_assets.science.images.sources import load_image
@@ -15,6 +21,7 @@ __all__ = [
     "PixelMismatch",
     "check_golden",
     "degrade",
+    "extra_pixel_fingerprint",
     "has_burned_in_annotation",
     "inspect_image",
     "is_dicom",

@@ -1,17 +1,20 @@
 """Degraded versions of an image: the protocol's conditions, reproducible from the image's identifier alone.
 
-They act on the array as given, and strengths are relative to its short side: reduce an image with
-``to_working_resolution`` first. Nothing here depends on encoder, seed, order, batch, worker or device.
+Those of the score and those beside it are made alike. They act on the array as given, and strengths are relative to its
+short side: reduce an image with ``to_working_resolution`` first. Nothing here depends on encoder, seed, order, batch,
+worker or device.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_assets.science.images.families import FAMILIES, ApplyStrength
-from crs_assets.science.protocol import Condition, Perturbation, Protocol, load_protocol
+from crs_assets.science.images.extra_families import EXTRA_FAMILIES
+from crs_assets.science.images.families import FAMILIES, ApplyStrength, Family
+from crs_assets.science.perturbations import DegradationFamily
+from crs_assets.science.protocol import Condition, Protocol, load_protocol
 from crs_assets.science.seeding import generator
 
 DEFAULT_PROTOCOL = "crs-v1"
@@ -58,6 +61,7 @@ def iterate_degradations(
     dataset: str,
     image_id: str,
     protocol: Protocol | str = DEFAULT_PROTOCOL,
+    families: Sequence[DegradationFamily] | None = None,
 ) -> Iterator[tuple[Condition, NDArray[np.uint8]]]:
     """Yield every degraded version of one image, bit-identical to ``degrade``, sharing work between severities.
 
@@ -66,26 +70,32 @@ def iterate_degradations(
         dataset: Id of the data set, part of the random key.
         image_id: Stable id of the image, part of the random key.
         protocol: A protocol or the id of a shipped one.
+        families: Families of the protocol; those of the score by default.
 
     Yields:
-        (condition, degraded image) in the order of ``Protocol.degradations``.
+        (condition, degraded image) in the order of the families and their severities.
 
     Raises:
         ValueError: If the image is not one that the protocol can degrade.
     """
     resolved = _resolve(protocol)
     image = _checked(image_uint8)
-    for family in resolved.perturbations:
+    for family in resolved.perturbations if families is None else families:
         apply = _prepare(image, dataset, image_id, family, resolved)
         for severity, strength in zip(family.severities, family.strengths, strict=True):
             yield Condition(perturbation=family.id, severity=severity), _like(apply(strength), image_uint8)
 
 
 def _prepare(
-    image: NDArray[np.uint8], dataset: str, image_id: str, family: Perturbation, protocol: Protocol
+    image: NDArray[np.uint8], dataset: str, image_id: str, family: DegradationFamily, protocol: Protocol
 ) -> ApplyStrength:
     stream = generator(protocol.salt, dataset, image_id, family.id)
-    return FAMILIES[family.id](image, stream, protocol.images)
+    return _family(family.id)(image, stream, protocol.images)
+
+
+def _family(name: str) -> Family:
+    implemented: Iterable[tuple[str, Family]] = (*FAMILIES.items(), *EXTRA_FAMILIES.items())
+    return dict(implemented)[name]
 
 
 @cache

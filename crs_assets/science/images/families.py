@@ -1,4 +1,4 @@
-"""The five degradation families of the protocol.
+"""The five degradation families of the score.
 
 A family takes the image, its random stream and the image part of the protocol, does what all severities share (noise,
 mean luma, crop corner) and returns a function from strength to degraded image. Arithmetic is float32; results are
@@ -14,7 +14,8 @@ import simplejpeg
 from numpy.typing import NDArray
 
 from crs_assets.science.images.resize import resize_bilinear, scaled_size
-from crs_assets.science.protocol import ImageProtocol, PerturbationType
+from crs_assets.science.perturbations import PerturbationType
+from crs_assets.science.protocol import ImageProtocol
 
 Pixels = NDArray[np.uint8]
 ApplyStrength = Callable[[float], Pixels]
@@ -36,7 +37,7 @@ def gaussian_blur(image: Pixels, _stream: np.random.Generator, _protocol: ImageP
 
         kernel = gaussian_kernel(strength * short_side)
         blurred = cv2.sepFilter2D(image, cv2.CV_32F, kernel, kernel, borderType=cv2.BORDER_REFLECT_101)
-        return _round_non_negative(cast(NDArray[np.float32], blurred))
+        return round_non_negative(cast(NDArray[np.float32], blurred))
 
     return apply
 
@@ -144,10 +145,10 @@ def _unit_noise(
     channels = 1 if image.ndim == 2 else image.shape[2]
     grid = scaled_size(height, width, protocol.noise_grid_short_side)
     draw = stream.standard_normal((channels, 2, *grid), dtype=np.float32)
-    return [(_unit_plane(n1, height, width), _unit_plane(n2, height, width)) for n1, n2 in draw]
+    return [(unit_plane(n1, height, width), unit_plane(n2, height, width)) for n1, n2 in draw]
 
 
-def _unit_plane(grid: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+def unit_plane(grid: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
     """Resize a plane of noise to the image and divide it by its own standard deviation (float64 sums, ddof 0)."""
     import cv2
 
@@ -165,7 +166,7 @@ def _magnitude(
     imaginary = n2 * sigma
     np.multiply(imaginary, imaginary, out=imaginary)
     real += imaginary
-    return _round_non_negative(np.sqrt(real, out=real))
+    return round_non_negative(np.sqrt(real, out=real))
 
 
 def fov_crop(image: Pixels, stream: np.random.Generator, _protocol: ImageProtocol) -> ApplyStrength:
@@ -185,7 +186,7 @@ def fov_crop(image: Pixels, stream: np.random.Generator, _protocol: ImageProtoco
     return apply
 
 
-def _round_non_negative(values: NDArray[np.float32]) -> Pixels:
+def round_non_negative(values: NDArray[np.float32]) -> Pixels:
     """Round half to even and clip to 255, in one pass; the values are not negative."""
     import cv2
 

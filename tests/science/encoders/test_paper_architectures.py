@@ -75,7 +75,7 @@ def measured(spec):
     key = (id(encoder.model), spec.tap, images.shape)
     if key not in MEASURED:
         with torch.inference_mode(), FlopCounterMode(display=False) as counter:
-            shape = tuple(encoder._features(images).shape)
+            shape = tuple(encoder.features(images).shape)
         MEASURED[key] = shape, counter.get_total_flops() / 2
     return MEASURED[key]
 
