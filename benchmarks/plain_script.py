@@ -143,7 +143,8 @@ def evaluate(task: Task, features: Mapping[str, np.ndarray], protocol: Protocol)
 def _scaler(train: np.ndarray, protocol: Protocol) -> StandardScaler:
     scaler = StandardScaler().fit(train)
     # The protocol's floor, without which the two sides would solve different problems.
-    scaler.scale_ = np.maximum(scaler.scale_, protocol.probe.std_floor * np.median(scaler.scale_))
+    std, varies = np.sqrt(scaler.var_), np.sqrt(scaler.var_) >= protocol.probe.std_zero
+    scaler.scale_ = np.where(varies, np.maximum(std, protocol.probe.std_floor * np.median(std[varies])), 1.0)
     return scaler
 
 

@@ -40,6 +40,9 @@ def freeze(
     Returns:
         The panel: plain data, with its own SHA-256 and name.
 
+    A cell near chance may have no axes under a reading that divides by what is above it. Where a data set can rank
+    encoders that is refused; where it cannot, the cell stays in the panel without axes and is nobody's peer.
+
     Raises:
         PanelError: If it has no encoder, or a member lacks a cell.
     """
@@ -49,7 +52,8 @@ def freeze(
         f"{encoder}/{dataset}"
         for encoder, profile in profiles.items()
         for dataset in profile["datasets"]
-        if any(entry["z"] is None for entry in profile["datasets"][dataset].values())
+        if conditions[dataset]["rankable"]
+        and any(entry["z"] is None for entry in profile["datasets"][dataset].values())
     ]
     if lacking:
         raise PanelError(f"no axes for {', '.join(lacking)}; a panel member needs all four on each of its data sets.")
@@ -189,14 +193,23 @@ def score_against(
         PanelError: If the panel has no peer on the data set.
     """
     field = "z" if transfer else "z_without_transfer"
-    peers = [
-        [entry["datasets"][dataset][reading.id][field][axis] for axis in AXES]
+    cells = peers_of(panel, reading, encoder=encoder, weights=weights, dataset=dataset)
+    if not cells:
+        raise PanelError(f"panel {panel['name']} has no other encoder on {dataset}; freeze a panel with more members.")
+    peers = np.array([[cell[field][axis] for axis in AXES] for cell in cells])
+    return reliability_score([z[axis] for axis in AXES], peers, weights=reading.score)
+
+
+def peers_of(
+    panel: Mapping[str, Any], reading: Protocol, *, encoder: str, weights: str, dataset: str
+) -> list[Mapping[str, Any]]:
+    """The panel's cells that an encoder is compared with on a data set: of other encoders, with axes."""
+    cells = [
+        entry["datasets"][dataset][reading.id]
         for name, entry in sorted(panel["encoders"].items())
         if name != encoder and entry["weights"] != weights and dataset in entry["datasets"]
     ]
-    if not peers:
-        raise PanelError(f"panel {panel['name']} has no other encoder on {dataset}; freeze a panel with more members.")
-    return reliability_score([z[axis] for axis in AXES], np.array(peers), weights=reading.score)
+    return [cell for cell in cells if cell["z"] is not None]
 
 
 def _local_name(suite: str, sha256: str) -> str:
@@ -209,11 +222,13 @@ def _member_scores(body: Mapping[str, Any], readings: list[Protocol]) -> dict[st
     for name, entry in body["encoders"].items():
         for dataset, profile in entry["datasets"].items():
             for reading in readings:
+                cell = {"encoder": name, "weights": entry["weights"], "dataset": dataset}
+                rankable = body["datasets"][dataset]["rankable"]
+                if not rankable and (profile[reading.id]["z"] is None or not peers_of(panel, reading, **cell)):
+                    continue
                 if len([other for other in body["encoders"].values() if dataset in other["datasets"]]) < 2:
                     raise PanelError(f"{dataset}: a panel needs two encoders on it, this one has fewer.")
-                scored = score_against(
-                    panel, reading, encoder=name, weights=entry["weights"], dataset=dataset, z=profile[reading.id]["z"]
-                )
+                scored = score_against(panel, reading, z=profile[reading.id]["z"], **cell)
                 scores.setdefault(name, {}).setdefault(dataset, {})[reading.id] = scored.crs
     return scores
 

@@ -136,9 +136,9 @@ def score_encoder(bench: Bench, panel: Mapping[str, Any], profile: Mapping[str, 
         datasets = {}
         for name in covered:
             entry = profile["datasets"][name][reading.id]
-            if entry["z"] is None:
-                continue
             cell = {"encoder": encoder, "weights": profile["weights"], "dataset": name}
+            if entry["z"] is None or not panels.peers_of(panel, reading, **cell):
+                continue
             full = panels.score_against(panel, reading, z=entry["z"], **cell)
             inner = panels.score_against(panel, reading, z=entry["z_without_transfer"], transfer=False, **cell)
             datasets[name] = {**full.__dict__, "crs_without_transfer": inner.crs, "z": entry["z"]}

@@ -154,7 +154,8 @@ def test_a_backfill_never_puts_dependent_assets_of_the_same_partitions_into_one_
         (parent.path[1], key.path[1])
         for key in graph.get_all_asset_keys()
         for parent in graph.get(key).parent_keys
-        if graph.get(key).partitions_def == graph.get(parent).partitions_def
+        if graph.get(key).partitions_def is not None
+        and graph.get(key).partitions_def == graph.get(parent).partitions_def
         and graph.get(key).backfill_policy == graph.get(parent).backfill_policy
     }
     # Made in one step, so that none is skipped.

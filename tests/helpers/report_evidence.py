@@ -248,7 +248,7 @@ def validity(page: Page, runs: pl.DataFrame) -> Analysis:
         leave_one_out(cells, datasets=common, protocol=protocol),
     ]
     predictors = pl.concat(tables).with_columns(reading=pl.lit(page.readings[0]))
-    kinds = {name: "generalist" for name in transfer["encoder"]}
+    kinds = dict.fromkeys(transfer["encoder"], "generalist")
     none = dict.fromkeys(kinds)
     families = compare_families(transfer, kinds, none, source=SOURCE, target=TARGET, organ="chest", level=0.95)
     return Analysis({"predictors": predictors, "families": families}, {"verdict": verdict(predictors)})

@@ -161,6 +161,30 @@ def test_a_panel_needs_members_with_all_axes_and_company():
         panels.freeze("suite", [PROTOCOL, SKILL], CONDITIONS, gap)
 
 
+def test_a_member_without_axes_where_nobody_can_be_ranked_is_kept_and_is_nobodys_peer():
+    """Near chance the reading above chance is not estimable; that bars no panel, and nothing is imputed."""
+    gap = copy.deepcopy(MEMBERS)
+    gap["odd"]["datasets"]["skin"][SKILL.id] |= {"z": None, "z_without_transfer": None}
+    unrankable = {"skin": CONDITIONS["skin"] | {"rankable": False}}
+    panel = panels.freeze("suite", [PROTOCOL, SKILL], unrankable, gap)
+    z = dict(zip(AXES, (0.6, 0.5, 0.5, 0.5), strict=True))
+    cell = {"encoder": "new", "weights": "w9", "dataset": "skin", "z": z}
+    assert panels.score_against(panel, PROTOCOL, **cell).peers == 3
+    assert panels.score_against(panel, SKILL, **cell).peers == 2
+    assert panel["scores"]["odd"]["skin"].keys() == {PROTOCOL.id}
+    assert panel["scores"]["good"]["skin"].keys() == {PROTOCOL.id, SKILL.id}
+
+
+def test_a_panel_without_any_axes_on_a_data_set_that_ranks_nobody_has_no_scores_there():
+    none = copy.deepcopy(MEMBERS)
+    for member in none.values():
+        for cell in member["datasets"]["skin"].values():
+            cell |= {"z": None, "z_without_transfer": None}
+    panel = panels.freeze("suite", [PROTOCOL], {"skin": CONDITIONS["skin"] | {"rankable": False}}, none)
+    assert panel["scores"] == {}
+    assert panels.peers_of(panel, PROTOCOL, encoder="new", weights="w9", dataset="skin") == []
+
+
 def test_differences_are_named_by_path(panel):
     other = copy.deepcopy(panel)
     assert panels.differences(panel, other) == []

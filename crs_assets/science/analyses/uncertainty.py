@@ -124,7 +124,10 @@ def panel_peers(
     return {
         name: np.array([entry["datasets"][dataset][reading]["z"][axis] for axis in AXES])
         for name, entry in sorted(panel["encoders"].items())
-        if name != encoder and entry["weights"] != weights and dataset in entry["datasets"]
+        if name != encoder
+        and entry["weights"] != weights
+        and dataset in entry["datasets"]
+        and entry["datasets"][dataset][reading]["z"] is not None
     }
 
 
