@@ -50,10 +50,9 @@ lock: env
 pictures: env
 	$(BIN)/python tools/pictures.py
 
+# Hours on two cores; `python tools/benchmarks.py NAME` runs one.
 benchmarks: env
-	$(BIN)/python benchmarks/overhead.py
-	$(BIN)/python benchmarks/probes.py
-	$(BIN)/python benchmarks/images.py
+	$(BIN)/python tools/benchmarks.py
 
 clean-demo:
 	rm -rf .crs

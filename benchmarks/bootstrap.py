@@ -14,12 +14,11 @@ to read and sort the runs is in it.
         [--axis-replicates 500] [--repetitions 3] [--json FILE]
 """
 
-import resource
 import statistics
 import time
 
 import numpy as np
-from reporting import options_parser, ratios, report, spread
+from reporting import options_parser, peak_bytes, ratios, report, spread
 from sklearn.metrics import roc_auc_score
 
 from crs_assets.science.analyses.replicated_axes import CaseGroups, case_draws, case_metrics, raw_axes
@@ -117,7 +116,7 @@ def full_axes(rows: int, labels: int, replicates: int, repetitions: int) -> dict
         "case_replicates": wanted,
         "minutes_per_cell": cell / 60,
         "hours_for_15_encoders_on_3_data_sets": cell * ENCODERS * DATASETS / 3600,
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_memory_mb": peak_bytes() / 1e6,
     }
 
 

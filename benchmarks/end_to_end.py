@@ -3,8 +3,12 @@
 Both sides see the same procedural phantoms, weights, splits, degraded pixels and penalties (``plain_script``). They
 alternate within a run. The stages also index, hash, check for leaks, write every artifact with its checksums and
 compute calibration errors with their null bands; the script keeps everything in memory and gets its splits for nothing.
-Beside the times stands the largest difference of macro-AUROC over all seeds, label fractions and conditions: what
-scikit-learn's stopping tolerance leaves open.
+Beside the times stands the largest difference of macro-AUROC over all seeds, label fractions and conditions. What there
+is of it, scikit-learn's stopping tolerance and float32 leave open: a second, untimed round of its fits on the stages'
+features, in float64 and to a tolerance of 1e-8, says how far the sides are apart at the optimum.
+
+Of the peers, CLIP_benchmark 1.6.2 refuses to probe without CUDA ("too slow"), and torchgeo-bench reads remote-sensing
+sets only; the solver of the latter can be compared in ``probes.py``.
 
     python benchmarks/end_to_end.py [--encoder efficientnet-lite0-112] [--dataset demo-fundus] [--protocol demo-v1]
         [--repetitions 3] [--json FILE]
@@ -25,13 +29,22 @@ from crs_assets.resources.data_roots import write_phantoms
 from crs_assets.resources.home import Home
 from crs_assets.science.encoders.timm_encoder import load_timm_encoder
 from crs_assets.science.labels import evaluation_labels
+from crs_assets.science.protocol import CLEAN
 from crs_assets.stages.data import DatasetIndex, Splits, read_classes, read_index, read_splits
-from crs_assets.stages.encoders import DegradedFeatures, EncoderWeights, Features, usable_rows
+from crs_assets.stages.encoders import (
+    DegradedFeatures,
+    EncoderWeights,
+    Features,
+    read_degraded,
+    read_features,
+    usable_rows,
+)
 from crs_assets.stages.probes import ProbePredictions, RunMetrics, read_runs
 
 SUITE = "one-cell"
 ENCODING = (DatasetIndex(), Splits(), EncoderWeights(), Features(), DegradedFeatures())
 PROBING = (ProbePredictions(), RunMetrics())
+OPTIMUM_TOLERANCE = 1e-8
 PARTS = ("images_to_features", "features_to_metrics")
 
 
@@ -98,6 +111,15 @@ def read_task(bench: Bench) -> Task:
     )
 
 
+def at_the_optimum(bench: Bench, task: Task) -> dict[tuple[int, float, str], dict]:
+    """The script's metrics of the stages' features, with nothing left open by precision or tolerance."""
+    (encoder,), (dataset,) = bench.suite.encoders, bench.suite.datasets
+    degraded = {name: features for name, (_, features) in read_degraded(bench, encoder, dataset).items()}
+    features = {CLEAN: read_features(bench, encoder, dataset)[1], **degraded}
+    exact = {name: values.astype(np.float64) for name, values in features.items()}
+    return evaluate(task, exact, bench.suite.protocol, OPTIMUM_TOLERANCE)
+
+
 def differences(bench: Bench, metrics: dict[tuple[int, float, str], dict], name: str) -> np.ndarray:
     """Absolute differences of a metric over all runs."""
     (encoder,) = bench.suite.encoders
@@ -122,11 +144,13 @@ def main() -> None:
             bench = open_bench(home)
             write_phantoms(bench.roots, bench.suite.image_sets.values(), 1)
             of_stages = by_stages(bench)
-            of_script, metrics = by_script(bench, read_task(bench))
+            task = read_task(bench)
+            of_script, metrics = by_script(bench, task)
             for part in PARTS:
                 seconds["stages"][part].append(of_stages[part])
                 seconds["script"][part].append(of_script[part])
         auroc = differences(bench, metrics, "auroc")
+        optimum = differences(bench, at_the_optimum(bench, task), "auroc")
     total = {side: np.sum(list(parts.values()), axis=0).tolist() for side, parts in seconds.items()}
     figures = {
         "encoder": options.encoder,
@@ -139,7 +163,7 @@ def main() -> None:
         **{f"ratio_{part}": ratios(seconds["script"][part], seconds["stages"][part]) for part in PARTS},
         "ratio": ratios(total["script"], total["stages"]),
         "largest_auroc_difference": float(auroc.max()),
-        "median_auroc_difference": float(np.median(auroc)),
+        "largest_auroc_difference_at_the_optimum": float(optimum.max()),
     }
     report(figures, "numpy", "scikit-learn", "timm", "torch", "torchvision", file=options.json)
 

@@ -41,8 +41,10 @@ def through_dagster(suite: str, home: Path) -> float:
     with dg.build_resources({"bench": resources["bench"]}) as resolved:
         bench: Bench = resolved.bench.resolve()
     job = build_defs(suite, home=home).resolve_implicit_global_asset_job_def()
+    instances = home / "dagster-temp"
+    instances.mkdir()
     began = time.perf_counter()
-    with dg.DagsterInstance.local_temp(str(home / "dagster-temp")) as instance:
+    with dg.DagsterInstance.local_temp(str(instances)) as instance:
         summary = Runner(instance, job, bench).run(Selection(), freeze_if_missing=True)
     if summary.failed:
         raise SystemExit("\n".join(summary.failed))

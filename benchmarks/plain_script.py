@@ -30,6 +30,7 @@ from crs_assets.science.encoders import EncoderSpec
 from crs_assets.science.images import degrade
 from crs_assets.science.protocol import CLEAN, Condition, Protocol
 
+MAX_ITERATIONS = 10_000
 FILTERS = {
     "bilinear": transforms.InterpolationMode.BILINEAR,
     "bicubic": transforms.InterpolationMode.BICUBIC,
@@ -124,8 +125,10 @@ def _transform(spec: EncoderSpec) -> transforms.Compose:
     )
 
 
-def evaluate(task: Task, features: Mapping[str, np.ndarray], protocol: Protocol) -> dict[tuple[int, float, str], dict]:
-    """(seed, fraction, condition) -> metrics."""
+def evaluate(
+    task: Task, features: Mapping[str, np.ndarray], protocol: Protocol, tolerance: float = 1e-4
+) -> dict[tuple[int, float, str], dict]:
+    """(seed, fraction, condition) -> metrics, of fits to scikit-learn's own tolerance unless another is given."""
     found = {}
     for seed in task.roles:
         scaler = _scaler(features[CLEAN][task.rows(seed, "train")], protocol)
@@ -134,7 +137,7 @@ def evaluate(task: Task, features: Mapping[str, np.ndarray], protocol: Protocol)
         by_condition = {name: clean[test] if name == CLEAN else scaler.transform(x) for name, x in features.items()}
         for fraction in protocol.data.fractions:
             train, validation = task.rows(seed, "train", fraction), task.rows(seed, "validation", fraction)
-            model = _best(clean, task.labels, train, validation, protocol)
+            model = _best(clean, task.labels, train, validation, protocol, tolerance)
             for condition, x in by_condition.items():
                 found[seed, fraction, condition] = _metrics(task, model, x, task.labels[test])
     return found
@@ -149,9 +152,14 @@ def _scaler(train: np.ndarray, protocol: Protocol) -> StandardScaler:
 
 
 def _best(
-    x: np.ndarray, labels: np.ndarray, train: np.ndarray, validation: np.ndarray, protocol: Protocol
+    x: np.ndarray,
+    labels: np.ndarray,
+    train: np.ndarray,
+    validation: np.ndarray,
+    protocol: Protocol,
+    tolerance: float,
 ) -> LogisticRegression:
-    models = list(_path(x[train], labels[train], protocol))
+    models = list(_path(x[train], labels[train], protocol, tolerance))
     losses = []
     for model in models:
         known = np.isin(labels[validation], model.classes_)
@@ -159,9 +167,9 @@ def _best(
     return models[int(np.argmin(losses))]
 
 
-def _path(x: np.ndarray, labels: np.ndarray, protocol: Protocol) -> Iterator[LogisticRegression]:
+def _path(x: np.ndarray, labels: np.ndarray, protocol: Protocol, tolerance: float) -> Iterator[LogisticRegression]:
     for penalty in protocol.probe.lambdas:
-        model = LogisticRegression(C=1 / (penalty * len(labels)), max_iter=1000)
+        model = LogisticRegression(C=1 / (penalty * len(labels)), tol=tolerance, max_iter=MAX_ITERATIONS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             yield model.fit(x, labels)

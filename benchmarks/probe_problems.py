@@ -43,6 +43,8 @@ class Problem:
 
     def some(self, share: float, seed: int = 0) -> "Problem":
         """A share of the rows, drawn by the seed; a larger share holds the smaller one."""
+        if share >= 1:
+            return self
         rows = np.random.default_rng(seed).permutation(len(self.x))[: max(2, round(share * len(self.x)))]
         return Problem(self.x[np.sort(rows)], self.y[np.sort(rows)])
 

@@ -1,10 +1,13 @@
-"""Three ways to fit every label or class at every penalty: the batched solver, scikit-learn, torch's L-BFGS.
+"""Ways to fit every label or class at every penalty: the batched solver, scikit-learn, torch's L-BFGS, a peer's solver.
 
-Each takes a problem with the penalties and returns weights on standardised features, so that one function judges all.
+Each takes a problem with its standardisation and returns weights on standardised features, so that one function judges
+all.
 """
 
+import importlib.util
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -59,8 +62,12 @@ def batched(settings: ProbeProtocol, device: str = "cpu") -> Side:
     return fit
 
 
+Fit = Callable[[np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarray, bool]]
+"""Standardised rows, labels and a penalty -> weights (1 or K, d), intercepts, converged."""
+
+
 def one_at_a_time(lambdas: Sequence[float], threads: int, tolerance: float) -> Side:
-    """What one would write first: standardised once in float32, the observed rows of a label copied out, one fit each.
+    """scikit-learn as one would write it first.
 
     Args:
         lambdas: Penalties.
@@ -68,35 +75,64 @@ def one_at_a_time(lambdas: Sequence[float], threads: int, tolerance: float) -> S
         tolerance: scikit-learn's ``tol``: of the largest gradient.
     """
 
+    def sklearn_fit(z: np.ndarray, target: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray, bool]:
+        c = 1 / (penalty * len(target))
+        model = LogisticRegression(C=c, solver="lbfgs", tol=tolerance, max_iter=MAX_ITERATIONS)
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always", ConvergenceWarning)
+            model.fit(z, target)
+        return model.coef_, model.intercept_, not raised
+
     def fit(problem: Problem, mean: np.ndarray, scale: np.ndarray) -> Solution:
         with threadpool_limits(threads):
-            z = ((problem.x - mean.astype(np.float32)) / scale.astype(np.float32)).astype(np.float32)
-            if problem.kind == "multiclass":
-                fits = [[_sklearn(z, problem.y, penalty, tolerance)] for penalty in lambdas]
-            else:
-                fits = [[] for _ in lambdas]
-                for label in range(problem.outputs):
-                    seen = np.isfinite(problem.y[:, label])
-                    of_label, target = z[seen], problem.y[seen, label]
-                    for position, penalty in enumerate(lambdas):
-                        fits[position].append(_sklearn(of_label, target, penalty, tolerance))
-        return Solution(
-            np.array([np.concatenate([fit[0] for fit in row]) for row in fits]),
-            np.array([np.concatenate([fit[1] for fit in row]) for row in fits]),
-            np.array([[fit[2] for fit in row] for row in fits]),
-        )
+            return _each(problem, mean, scale, lambdas, sklearn_fit)
 
     return fit
 
 
-def _sklearn(
-    z: np.ndarray, target: np.ndarray, penalty: float, tolerance: float
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    model = LogisticRegression(C=1 / (penalty * len(target)), solver="lbfgs", tol=tolerance, max_iter=MAX_ITERATIONS)
-    with warnings.catch_warnings(record=True) as raised:
-        warnings.simplefilter("always", ConvergenceWarning)
-        model.fit(z, target)
-    return model.coef_.astype(np.float64), model.intercept_.astype(np.float64), not raised
+def torchgeo_bench(file: Path, lambdas: Sequence[float]) -> Side:
+    """The logistic regression of torchgeo-bench (MIT): scikit-learn's objective by ``torch.optim.LBFGS``, fit by fit.
+
+    Args:
+        file: ``torchgeo_bench/linear.py`` of its wheel, which needs torch and numpy alone.
+        lambdas: Penalties.
+    """
+    found = importlib.util.spec_from_file_location("torchgeo_bench_linear", file)
+    peer = importlib.util.module_from_spec(found)
+    found.loader.exec_module(peer)
+
+    def peer_fit(z: np.ndarray, target: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray, bool]:
+        is_softmax = np.issubdtype(target.dtype, np.integer)
+        labels = torch.from_numpy(target if is_softmax else target[:, None])
+        model = peer.LogisticRegression(
+            C=1 / (penalty * len(target)), max_iter=MAX_ITERATIONS, multi_label=not is_softmax
+        )
+        model.fit(torch.from_numpy(z), labels)
+        return model.coef_, model.intercept_, model.n_iter_ < MAX_ITERATIONS
+
+    def fit(problem: Problem, mean: np.ndarray, scale: np.ndarray) -> Solution:
+        return _each(problem, mean, scale, lambdas, peer_fit)
+
+    return fit
+
+
+def _each(problem: Problem, mean: np.ndarray, scale: np.ndarray, lambdas: Sequence[float], fit: Fit) -> Solution:
+    """Standardise once in float32, copy the observed rows of a label out, and fit penalty by penalty."""
+    z = ((problem.x - mean.astype(np.float32)) / scale.astype(np.float32)).astype(np.float32)
+    fits: list[list[tuple[np.ndarray, np.ndarray, bool]]] = [[] for _ in lambdas]
+    if problem.kind == "multiclass":
+        fits = [[fit(z, problem.y, penalty)] for penalty in lambdas]
+    else:
+        for label in range(problem.outputs):
+            seen = np.isfinite(problem.y[:, label])
+            of_label, target = z[seen], problem.y[seen, label]
+            for position, penalty in enumerate(lambdas):
+                fits[position].append(fit(of_label, target, penalty))
+    return Solution(
+        np.array([np.concatenate([found[0] for found in row]) for row in fits], dtype=np.float64),
+        np.array([np.concatenate([found[1] for found in row]) for row in fits], dtype=np.float64),
+        np.array([[found[2] for found in row] for row in fits]),
+    )
 
 
 def torch_lbfgs(lambdas: Sequence[float]) -> Side:

@@ -8,27 +8,35 @@ out, ``LogisticRegression(solver="lbfgs", tol=1e-4)``, on one thread or all of t
 Beside the times stand how far each side's objectives lie above the lowest that any side found, in float64, the fits
 that a side itself says did not converge, and the memory that the batched solver takes beyond its input, as a share of
 the features. ``--torch-lbfgs`` adds ``torch.optim.LBFGS`` on the sum of all objectives, with one line search for all.
+``--torchgeo-bench`` adds the solver of torchgeo-bench, from a file of its wheel (see below).
 ``--sklearn-tolerance`` brings scikit-learn closer to the optimum, for a comparison at like quality.
 
 At the size of CheXpert and of ISIC 2019:
 
     python benchmarks/probes.py --rows 115000 --dim 768 --labels 14 --missing --repetitions 1
     python benchmarks/probes.py --rows 15000 --dim 1024 --classes 8 --fractions 0.01 0.05 0.1 0.25 1 --repetitions 1
+
+With torchgeo-bench, whose one file needs nothing that is not here:
+
+    pip download --no-deps --only-binary=:all: --python-version 3.12 -d /tmp/peer torchgeo-bench==0.4.0
+    unzip -d /tmp/peer /tmp/peer/torchgeo_bench-0.4.0-py3-none-any.whl
+    python benchmarks/probes.py --torchgeo-bench /tmp/peer/torchgeo_bench/linear.py
 """
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from probe_problems import Problem, multiclass, multilabel, objectives
-from probe_sides import Side, batched, one_at_a_time, torch_lbfgs
+from probe_sides import Side, batched, one_at_a_time, torch_lbfgs, torchgeo_bench
 from reporting import PeakMemory, options_parser, ratios, report, spread
 
 from crs_assets.science.probes import standardisation
 from crs_assets.science.protocol import ProbeProtocol, load_protocol
 
-BATCHED, SKLEARN, TORCH = "batched", "sklearn", "torch_lbfgs"
+BATCHED, SKLEARN = "batched", "sklearn"
 
 
 def scale_of(problem: Problem, settings: ProbeProtocol) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +80,7 @@ def compare(
         "fits": int(least.size),
         **{f"{name}_seconds": spread(times) for name, times in seconds.items()},
         "ratio": ratios(seconds[SKLEARN], around),
-        **({"ratio_to_torch_lbfgs": ratios(seconds[TORCH], around)} if TORCH in sides else {}),
+        **{f"ratio_to_{name}": ratios(seconds[name], around) for name in sides if name not in (BATCHED, SKLEARN)},
         **{f"{name}_worst_excess": float(np.max(value / least - 1)) for name, value in values.items()},
         **{f"{name}_not_converged": int((~fit.converged).sum()) for name, fit in found.items()},
         "batched_extra_memory_share": memory.extra_bytes / problem.x.nbytes,
@@ -96,6 +104,7 @@ def main() -> None:
     parser.add_argument("--fractions", type=float, nargs="+", default=[1.0])
     parser.add_argument("--sklearn-tolerance", type=float, default=1e-4)
     parser.add_argument("--torch-lbfgs", action="store_true")
+    parser.add_argument("--torchgeo-bench", type=Path, metavar="LINEAR.PY")
     parser.add_argument("--repetitions", type=int, default=3)
     options = parser.parse_args()
     settings = load_protocol("crs-v1").probe
@@ -108,7 +117,9 @@ def main() -> None:
     threads = best_threads(problem, settings, tolerance)
     sides = {BATCHED: batched(settings), SKLEARN: one_at_a_time(settings.lambdas, threads, tolerance)}
     if options.torch_lbfgs:
-        sides[TORCH] = torch_lbfgs(settings.lambdas)
+        sides["torch_lbfgs"] = torch_lbfgs(settings.lambdas)
+    if options.torchgeo_bench:
+        sides["torchgeo_bench"] = torchgeo_bench(options.torchgeo_bench, settings.lambdas)
     sets = [
         {"fraction": fraction, **compare(problem.some(fraction), sides, settings, options.repetitions)}
         for fraction in options.fractions

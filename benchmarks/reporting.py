@@ -56,7 +56,7 @@ def report(figures: Mapping[str, Any], *packages: str, file: Path | None) -> Non
 def _machine() -> dict[str, Any]:
     script = Path(sys.argv[0])
     return {
-        "benchmark": script.stem,
+        "command": " ".join(["python", f"benchmarks/{script.name}", *_arguments()]),
         "measured": datetime.now(UTC).date().isoformat(),
         "machine": platform.machine(),
         "processor": _processor(),
@@ -66,6 +66,15 @@ def _machine() -> dict[str, Any]:
         "load_1min": os.getloadavg()[0],
         "python": platform.python_version(),
     }
+
+
+def _arguments() -> list[str]:
+    """What was asked for, but where the figures go; a folder of this machine says nothing to another."""
+    given = sys.argv[1:]
+    if "--json" in given:
+        at = given.index("--json")
+        given = given[:at] + given[at + 2 :]
+    return ["FOLDER" if Path(argument).is_dir() else argument for argument in given]
 
 
 def _processor() -> str:
@@ -120,3 +129,17 @@ class Stopwatch:
 
     def __exit__(self, *_: object) -> None:
         self.seconds += time.perf_counter() - self._began
+
+
+def peak_bytes() -> int:
+    """Largest resident memory of this process so far.
+
+    Linux carries the peak of the process that started this one over into ``ru_maxrss``; its own stands in /proc.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

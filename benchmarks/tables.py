@@ -7,21 +7,17 @@ digests are made up, all distinct.
 
 import hashlib
 import os
-import resource
-import sys
 import time
 from pathlib import Path
 
 import polars as pl
-from reporting import options_parser, report, spread
+from reporting import options_parser, peak_bytes, report, spread
 
 from crs_assets.science.datasets import load_dataset_spec, read_table
 from crs_assets.science.datasets.duplicates import settle_duplicates
 from crs_assets.science.protocol import load_protocol
 from crs_assets.science.splits import assign_test, check_no_leak, eligible_classes, split_seed
 from crs_assets.science.suite import find_entry
-
-MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
 def prepare(root: Path) -> dict[str, int]:
@@ -62,7 +58,7 @@ def main() -> None:
         "threads": 1,
         "repetitions": options.repeats,
         "seconds": spread(seconds),
-        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_BYTES,
+        "peak_bytes": peak_bytes(),
     }
     report(figures, "numpy", "polars", file=options.json)
 

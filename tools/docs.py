@@ -1,9 +1,15 @@
-"""Fill the generated parts of the documentation from the protocol files: ``python tools/docs.py [--check]``."""
+"""Fill the generated parts of the documentation: ``python tools/docs.py [--check]``.
+
+``docs/protocol.md`` is filled from the protocol files, ``docs/performance.md`` from ``docs/measured``.
+"""
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+
+import measured
 
 from crs_assets.science.encoders.depths import sweep_depths
 from crs_assets.science.encoders.spec import Tap
@@ -11,21 +17,19 @@ from crs_assets.science.images.modalities import MODALITIES, modality_table, sui
 from crs_assets.science.perturbations import DegradationFamily
 from crs_assets.science.protocol import AXES, Protocol, load_protocol
 
-PAGE = Path(__file__).parent.parent / "docs" / "protocol.md"
+DOCS = Path(__file__).parent.parent / "docs"
 MODALITY_TITLES = {"chest": "chest radiographs", "skin": "skin photographs", "fundus": "fundus photographs"}
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def render(text: str) -> str:
-    """The page with every generated block filled anew."""
-    protocol = load_protocol("crs-v1")
-    return BLOCK.sub(lambda match: f"{match[1]}{TABLES[match[2]](protocol)}\n{match[3]}", text)
+def render(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
+    """A page with every generated block filled anew."""
+    return BLOCK.sub(lambda match: f"{match[1]}{blocks[match[2]]()}\n{match[3]}", text)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
     """A Markdown table."""
-    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+    return measured.markdown([header, *rows])
 
 
 def data(protocol: Protocol) -> str:
@@ -156,13 +160,27 @@ TABLES = {
 }
 
 
+def pages() -> dict[Path, Mapping[str, Callable[[], str]]]:
+    """Page -> its blocks by name."""
+    protocol = load_protocol("crs-v1")
+    return {
+        DOCS / "protocol.md": {name: partial(function, protocol) for name, function in TABLES.items()},
+        DOCS / "performance.md": measured.BLOCKS,
+    }
+
+
 def main() -> None:
-    """Write the page, or with ``--check`` fail where it is out of date."""
-    text = PAGE.read_text(encoding="utf-8")
-    filled = render(text)
-    if "--check" in sys.argv[1:] and filled != text:
-        raise SystemExit("docs/protocol.md is out of date; run: python tools/docs.py")
-    PAGE.write_text(filled, encoding="utf-8")
+    """Write the pages, or with ``--check`` fail where one is out of date."""
+    is_check, stale = "--check" in sys.argv[1:], []
+    for page, blocks in pages().items():
+        text = page.read_text(encoding="utf-8")
+        filled = render(text, blocks)
+        if filled != text:
+            stale.append(f"docs/{page.name}")
+            if not is_check:
+                page.write_text(filled, encoding="utf-8")
+    if is_check and stale:
+        raise SystemExit(f"out of date: {', '.join(stale)}; run: python tools/docs.py")
 
 
 if __name__ == "__main__":

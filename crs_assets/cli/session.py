@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,7 +105,9 @@ def _resource(resources: Mapping[str, object], kind: type[Resource]) -> Resource
 
 def dropin_problems(bench: Bench) -> tuple[str, ...]:
     """Files of encoders added to the suite that cannot be used, with the reason."""
-    return bench.home.read_dropins(bench.home.load_suite(bench.suite.id)).problems
+    suite, own = bench.suite, {*bench.suite.spec.encoders, *bench.suite.spec.controls}
+    without = replace(suite, encoders={name: spec for name, spec in suite.encoders.items() if name in own})
+    return bench.home.read_dropins(without).problems
 
 
 def open_panel(suite: str) -> tuple[Bench, dict[str, Any]]:

@@ -43,6 +43,9 @@ def show_leaderboard(suite: str, *, as_json: bool = False, as_csv: bool = False)
     console.print(leaderboard_table(rows, bench.suite.protocol.id))
     if lacking := [name for name in bench.suite.encoders if name not in rows["encoder"]]:
         console.print(f"Not scored yet: {', '.join(lacking)} (crs run --suite {suite}).", highlight=False)
+    if left_out := artifact.manifest.summary["unrankable"]:
+        names = ", ".join(left_out)
+        console.print(f"Not ranked on, no panel encoder being above its nulls there: {names}.", highlight=False)
     if any(spec.phantom for spec in bench.suite.image_sets.values()):
         console.print("Procedural phantoms, not medical images: this ranking says nothing about clinical use.")
     console.print(f"Page: {artifact.file(stage.HTML_FILE)}", soft_wrap=True, highlight=False)
@@ -75,7 +78,8 @@ def panel_text(panel: dict[str, Any]) -> str:
         note = "" if facts["rankable"] else "  (no member above its null controls: cannot rank)"
         lines.append(f"  data set {name}: {len(facts['classes'])} classes scored{note}")
     for name, scores in panel["scores"].items():
-        values = ", ".join(f"{dataset} {entry[panel['protocol']]:.3f}" for dataset, entry in scores.items())
+        primary = {dataset: entry.get(panel["protocol"]) for dataset, entry in scores.items()}
+        values = ", ".join(f"{dataset} {crs:.3f}" for dataset, crs in primary.items() if crs is not None)
         lines.append(f"  {name}: {values}")
     return "\n".join(lines)
 

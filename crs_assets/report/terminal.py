@@ -1,6 +1,6 @@
 """The leaderboard for a terminal."""
 
-import textwrap
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +56,18 @@ def _cells(row: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[
     ranks = rank_text(row["rank_auroc"]) + ("" if row["rank"] is None else f" {move}")
     numbers = [decimals(row[name]) for name in ("crs", *TERMS, *AXES)]
     tail = [text for other in others for text in (decimals(other["crs"]), rank_text(other["rank"]))]
-    # An id that is too long breaks at its hyphens, where a reader would break it.
-    name = "\n".join(textwrap.wrap(row["encoder"], NAME_WIDTH))
+    name = _broken(row["encoder"])
     return [rank_text(row["rank"]), name, *numbers, f"{row['covered']}/{row['expected']}", ranks, *tail]
+
+
+def _broken(name: str) -> str:
+    """An id that is too long, broken at its hyphens; textwrap would spare those behind a digit."""
+    lines = [""]
+    for part in re.findall(r"[^-]*-|[^-]+", name):
+        if lines[-1] and len(lines[-1]) + len(part) > NAME_WIDTH:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:

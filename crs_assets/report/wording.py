@@ -8,7 +8,7 @@ from crs_assets.science.leaderboard import RANKED
 from crs_assets.science.statistics import RankAgreement
 
 LIMITS = (
-    "Its weights and anchors are design parameters, not clinical utilities.",
+    "The weights and anchors of CRS are design parameters, not clinical utilities.",
     "Calibration errors of the top label and of single labels differ in scale: they are not compared between "
     "specialties.",
     "Nothing is imputed: an encoder with a missing cell has no rank, and an absent cell is stated with its reason.",

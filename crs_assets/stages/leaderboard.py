@@ -61,7 +61,7 @@ class Leaderboard(Stage):
         board.cells.write_parquet(staging.path(CELLS_FILE))
         nulls = pl.DataFrame([{**item.__dict__, "above": item.above} for item in comparisons])
         nulls.write_parquet(staging.path(NULLS_FILE))
-        agreement = {name: vars(value) for name, value in board.agreement.items()}
+        agreement = {name: _without_nan(vars(value)) for name, value in board.agreement.items()}
         write_atomic(staging.path(AGREEMENT_FILE), canonical_json(agreement))
         page = make_page(bench, board)
         write_atomic(staging.path(HTML_FILE), render_html(page))
@@ -82,6 +82,11 @@ class Leaderboard(Stage):
                 .to_list(),
             }
         )
+
+
+def _without_nan(facts: dict[str, Any]) -> dict[str, Any]:
+    """A coefficient that a single tie leaves undefined is null."""
+    return {name: None if value != value else value for name, value in facts.items()}
 
 
 def make_board(bench: Bench, comparisons: list[NullComparison]) -> Board:

@@ -6,6 +6,7 @@ from loopback_hub import LoopbackHub
 
 from crs_assets.cli import main
 from crs_assets.cli.doctor import examine
+from crs_assets.cli.session import dropin_problems, open_bench
 from crs_assets.resources.home import Home
 from crs_assets.science.suite import load_suite
 
@@ -105,6 +106,7 @@ def test_an_untrained_twin_is_added_by_one_flag(make_home, monkeypatch):
 
     assert "vit-a-untrained-7 is in suite tiny" in add("vit-a", "--untrained", "7").output
     assert "already in suite" in add("vit-a", "--untrained", "7").output
+    assert dropin_problems(open_bench("tiny")) == ()
     spec = Home(home).load_suite("tiny").encoders["vit-a-untrained-7"]
     assert (spec.role, spec.untrained_seed, spec.weights.source) == ("control", 7, "none")
     for arguments, message in (
@@ -117,6 +119,7 @@ def test_an_untrained_twin_is_added_by_one_flag(make_home, monkeypatch):
         assert message in result.output
 
 
+@pytest.mark.slow
 def test_a_twin_runs_below_the_line_beside_its_encoder(tiny, make_home, monkeypatch):
     home = make_home()
     monkeypatch.setenv("CRS_HOME", str(home))

@@ -164,7 +164,8 @@ def test_a_panel_needs_members_with_all_axes_and_company():
 def test_a_member_without_axes_where_nobody_can_be_ranked_is_kept_and_is_nobodys_peer():
     """Near chance the reading above chance is not estimable; that bars no panel, and nothing is imputed."""
     gap = copy.deepcopy(MEMBERS)
-    gap["odd"]["datasets"]["skin"][SKILL.id] |= {"z": None, "z_without_transfer": None}
+    cells = gap["odd"]["datasets"]["skin"]
+    cells[SKILL.id] = {**cells[SKILL.id], "z": None, "z_without_transfer": None}
     unrankable = {"skin": CONDITIONS["skin"] | {"rankable": False}}
     panel = panels.freeze("suite", [PROTOCOL, SKILL], unrankable, gap)
     z = dict(zip(AXES, (0.6, 0.5, 0.5, 0.5), strict=True))

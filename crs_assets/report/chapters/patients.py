@@ -19,7 +19,6 @@ from crs_assets.science.protocol import AXES, AxisType
 SHOWN: tuple[AxisType, ...] = ("discrimination", "calibration")
 GROUP = ("encoder", "dataset", "column", "group")
 RECALIBRATED = "recalibrated"
-COARSE = 10
 """Counts are given in steps of this where another group of the column is suppressed."""
 
 
@@ -171,8 +170,6 @@ def _group_table(means: pl.DataFrame) -> Table:
 
 
 def _group_rows(means: pl.DataFrame) -> Iterator[Sequence[Cell]]:
-    # Beside a suppressed group exact counts of the others would give it away.
-    hiding = set(means.filter(pl.col("suppressed")).select("dataset", "column").iter_rows())
     for (encoder, dataset, column, group), frame in means.group_by(*GROUP, maintain_order=True):
         axes: Mapping[str, Mapping[str, Any]] = {row["axis"]: row for row in frame.iter_rows(named=True)}
         first = next(iter(axes.values()))
@@ -182,16 +179,14 @@ def _group_rows(means: pl.DataFrame) -> Iterator[Sequence[Cell]]:
             word(str(dataset)),
             word(str(column).replace("_", " ")),
             word(str(group), note=reason or ""),
-            *(_shown(first[name], coarse=(dataset, column) in hiding) for name in ("n_groups", "n_images")),
+            *(_shown(first[name]) for name in ("n_groups", "n_images")),
             *(number(axes[axis]["value"] if axis in axes else None) for axis in AXES),
         )
 
 
-def _shown(text: str, *, coarse: bool) -> Cell:
-    if not text.isdigit():
-        return Cell(text, 0)
-    tens = int(text) // COARSE * COARSE
-    return Cell(f"{tens} or more", tens) if coarse else Cell(text, int(text))
+def _shown(text: str) -> Cell:
+    first = text.split()[0]
+    return Cell(text, int(first) if first.isdigit() else 0)
 
 
 def _point_table(evidence: Evidence, dataset: str, means: pl.DataFrame, target: float, prevalence: float) -> Table:

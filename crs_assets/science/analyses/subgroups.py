@@ -116,6 +116,7 @@ class _ColumnReport:
         self._level = protocol.statistics.interval
         self._measured = {group.name: found.get((group.column, group.name)) for group in groups}
         self._known = [entry for entry in self._measured.values() if entry is not None and entry.group.is_known]
+        self._hides = not all(group.shown for group in groups)
         # One formula per column: a drop to the target in some groups only would not compare.
         self._with_transfer = bool(self._known) and all(entry.transfer is not None for entry in self._known)
 
@@ -139,8 +140,8 @@ class _ColumnReport:
         shared = {
             "column": group.column,
             "group": group.name,
-            "n_images": shown_count(len(group.rows), minimum, people=group.n_groups),
-            "n_groups": shown_count(group.n_groups, minimum),
+            "n_images": shown_count(len(group.rows), minimum, people=group.n_groups, coarse=self._hides),
+            "n_groups": shown_count(group.n_groups, minimum, coarse=self._hides),
             "classes": len(group.classes) if group.shown else None,
             "suppressed": not group.shown,
         }

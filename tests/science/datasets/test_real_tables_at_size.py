@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("resource", reason="peak memory is measured by getrusage")
+pytest.importorskip("resource", reason="peak memory is measured as POSIX systems tell it")
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "tables.py"
 
 

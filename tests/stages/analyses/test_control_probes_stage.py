@@ -1,6 +1,5 @@
 """Control probes on the tiny suite: the grid of the linear probe's runs, neighbours by scikit-learn, nothing absent."""
 
-import re
 import shutil
 
 import numpy as np
@@ -129,8 +128,8 @@ def test_settings_of_the_control_probes_are_nobody_elses(tiny, made, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(made.home.path, home)
     protocol = home / "catalog" / "protocols" / "tiny-v1.toml"
-    added = "[analyses.control_probes]\nknn_neighbours = 3\n[metrics]"
-    protocol.write_text(re.sub(r"\[metrics\]", added, protocol.read_text(), count=1))
+    added = "[analyses.control_probes]\nknn_neighbours = 3\n"
+    protocol.write_text(protocol.read_text().replace("[analyses.control_probes]\n", added))
     changed = tiny.open_bench(home)
     assert tiny.stale(changed) == {}
     assert not ControlProbes().is_current(changed, "vit-a", "tiny-skin.s0")
