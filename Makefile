@@ -39,10 +39,10 @@ lint: env
 	$(TEST_ENV) $(BIN)/dagster definitions validate -w workspace.yaml
 
 test: lint
-	$(TEST_ENV) $(BIN)/pytest -n 2 --dist loadfile
+	$(TEST_ENV) $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: lint
-	$(TEST_ENV) $(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+	$(TEST_ENV) $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 lock: env
 	$(BIN)/python tools/lock.py constraints.txt

@@ -1,9 +1,11 @@
 """Wall time of a suite's graph through Dagster against the same stages called directly, in one run.
 
-Both sides start from nothing in a folder of their own; the order alternates between repetitions. ``--encoders`` takes a
-part of the suite, for a quicker measurement: the fixed costs weigh more then, so the ratio comes out rather too high.
+Both sides start from nothing in a folder of their own and do the same work in one process; the order alternates between
+repetitions, and libraries are imported before the first. ``--encoders`` takes a part of the suite, for a quicker
+measurement: the fixed costs weigh more then, so the ratio comes out rather too high.
 """
 
+import importlib
 import json
 import logging
 import tempfile
@@ -32,6 +34,9 @@ from crs_assets.resources.home import Home
 from crs_assets.stages.scores import freeze_panel
 
 BEFORE_PANEL = (*DATA_STEPS, WEIGHTS_STEP, *CELL_STEPS, NULL_STEP, PROFILE_STEP)
+# Only Dagster's side would fit probes in several processes.
+CONFIG = "[compute]\nfits = 1\n"
+LIBRARIES = ("torch", "timm", "cv2", "matplotlib.pyplot", "sklearn.linear_model")
 AFTER_PANEL = (PANEL_STEP, SCORE_STEP, LEADERBOARD_STEP)
 
 
@@ -90,11 +95,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    for library in LIBRARIES:
+        importlib.import_module(library)
     sides = {"dagster": through_dagster, "direct": directly}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for repeat in range(options.repeats):
         for name in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
             with tempfile.TemporaryDirectory() as home:
+                (Path(home) / "config.toml").write_text(CONFIG, encoding="utf-8")
                 encoders = options.encoders
                 suite = part_of(options.suite, encoders, Path(home)) if encoders else options.suite
                 seconds[name].append(sides[name](suite, Path(home)))

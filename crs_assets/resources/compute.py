@@ -5,6 +5,7 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -112,7 +113,7 @@ class ComputeDevice(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 def library_versions(*names: str) -> dict[str, str]:
     """Installed versions of the named distributions: those that can change a stage's values."""
-    return {name: version(name) for name in names}
+    return {name: _version(name) for name in names}
 
 
 def installed_versions(*names: str) -> dict[str, str]:
@@ -120,8 +121,14 @@ def installed_versions(*names: str) -> dict[str, str]:
     found = {}
     for name in names:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
+            found[name] = _version(name)
     return found
+
+
+@cache
+def _version(name: str) -> str:
+    # Each look-up parses the distribution's metadata, and a plan asks for thousands.
+    return version(name)
 
 
 @contextmanager
