@@ -107,4 +107,4 @@ class Bars:
 
 def _print_step(console: Console, step: str, encoder: str, partitions: int) -> None:
     count = "1 partition" if partitions == 1 else f"{partitions} partitions"
-    console.print(f"  {step:<14}{encoder or 'all':<36}{count}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"  {step:<22}{encoder or 'all':<36}{count}", highlight=False, markup=False, soft_wrap=True)

@@ -19,7 +19,7 @@ def test_a_log_gets_plain_lines_with_rate_and_time_left():
         shown.announce("features", "vit-a", 3)
         shown.report(report(100))
     assert text.getvalue().splitlines() == [
-        "  features      vit-a                               3 partitions",
+        "  features              vit-a                               3 partitions",
         "    features vit-a|demo-skin: 100 of 400 images, 50 images/s, 6 s left",
     ]
 
