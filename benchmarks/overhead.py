@@ -10,6 +10,7 @@ import json
 import logging
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import dagster as dg
@@ -95,6 +96,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore", dg.BetaWarning)
     for library in LIBRARIES:
         importlib.import_module(library)
     sides = {"dagster": through_dagster, "direct": directly}

@@ -156,7 +156,7 @@ BENCHMARKS = (
     Benchmark("end-to-end", "one encoder, from image files to metrics, against a plain timm and scikit-learn script",
               ("benchmarks/end_to_end.py",), _end_to_end),
     Benchmark("overhead", "the demonstration through Dagster against the same stages called directly",
-              ("benchmarks/overhead.py", "--repeats", "3"), _overhead),
+              ("benchmarks/overhead.py",), _overhead),
     Benchmark("probes-chexpert", "probes of the shape of CheXpert against scikit-learn, every fit",
               ("benchmarks/probes.py", "--rows", "115000", "--dim", "768", "--labels", "14", "--missing", *FRACTIONS),
               _probes),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from crs_assets.resources.artifact_store import write_atomic
 from crs_assets.resources.home import Home, home_path
-from crs_assets.science.encoders import load_encoder_spec, untrained_twin
+from crs_assets.science.encoders import EncoderSpec, load_encoder_spec, untrained_twin
 from crs_assets.science.encoders.releases import encoder_toml
 from crs_assets.science.suite import find_entry
 from crs_assets.science.toml_models import CatalogError
@@ -34,14 +34,35 @@ def add_encoder(name: str | Path, suite: str, untrained: int | None = None) -> s
     place = home.dropins(loaded.id) / f"{spec.id}.toml"
     if place.exists() and place.read_text(encoding="utf-8") == text:
         return f"{spec.id} is already in suite {loaded.id}."
-    if spec.id in loaded.encoders:
+    if loaded.encoders.get(spec.id) == spec:
+        return f"{spec.id} is already in suite {loaded.id}."
+    if spec.id in loaded.encoders and not (place.exists() and _is_unused(home, loaded.id, spec.id)):
         raise CatalogError(
             f"suite {loaded.id} already has an encoder {spec.id!r} with other content; an id is never reused. "
             "New weights of the same encoder are a new entry with a new id."
         )
+    _check_network(spec)
     place.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(place, text)
     return (
         f"{spec.id} is in suite {loaded.id}. Run exactly its partitions: crs run --suite {loaded.id} "
         f"--encoder {spec.id}  (or start the sensor `new_encoders` in the UI)."
     )
+
+
+def _is_unused(home: Home, suite: str, encoder: str) -> bool:
+    """Whether nothing has been made under an id, so that a slip in its file may still be corrected."""
+    return not any((home.artifacts / suite).glob(f"*/{encoder}"))
+
+
+def _check_network(spec: EncoderSpec) -> None:
+    """Build the network without a byte of weights, and compare it with what the entry says of it."""
+    from crs_assets.science.encoders.counting import count_network
+
+    try:
+        counts = count_network(spec)
+    # Whatever timm or a layer objects to, the entry describes no network that can run.
+    except Exception as error:
+        raise CatalogError(f"{spec.id}: its [architecture] and [tap] give no network: {error}") from error
+    if counts.dim != spec.tap.dim:
+        raise CatalogError(f"{spec.id}: tap.dim is {spec.tap.dim}, the network gives {counts.dim}; correct the entry.")

@@ -125,9 +125,12 @@ def _dropins(bench: Bench) -> Iterator[Finding]:
 
 
 def _data(bench: Bench) -> Iterator[Finding]:
-    for name in unscorable_datasets(bench):
+    unscorable = unscorable_datasets(bench)
+    for name in unscorable:
         yield Finding(f"data set {name}", UNSCORABLE, "missing")
     for name, spec in bench.suite.image_sets.items():
+        if name in unscorable:
+            continue
         root = bench.roots.path(name)
         if spec.phantom:
             yield Finding(f"data set {name}", f"procedural phantoms, written to {root} when needed")

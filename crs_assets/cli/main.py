@@ -130,7 +130,8 @@ def dataset() -> None:
 @click.argument("name", metavar="DATASET")
 @click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--look-alikes", is_flag=True, help="Also look for near-duplicates, where the method works.")
-def dataset_check(name: str, folder: Path | None, look_alikes: bool) -> None:
+@click.option("--protocol", default="crs-v1", show_default=True, help="Whose splits and label fractions to try.")
+def dataset_check(name: str, folder: Path | None, look_alikes: bool, protocol: str) -> None:
     """Check a data set, and show what the benchmark would use of it.
 
     DATASET is its id, or the path of its TOML; FOLDER is where its images lie, if config.toml does not say so.
@@ -138,7 +139,8 @@ def dataset_check(name: str, folder: Path | None, look_alikes: bool) -> None:
     from crs_assets.cli.checking import check
     from crs_assets.science.datasets import render_check
 
-    checked = check(name, folder, look_alikes=look_alikes)
+    checked = check(name, folder, look_alikes=look_alikes, protocol=protocol)
+    click.echo(f"Under protocol {protocol}:")
     click.echo(render_check(checked))
     if checked.problems:
         sys.exit(1)

@@ -125,7 +125,7 @@ def _outcome(console: Console, summary: RunSummary, seconds: float) -> None:
         _say(console, f"Recomputed in {seconds:.0f} s: {_listed(summary.recomputed)}.")
     if summary.recorded:
         _say(console, f"Already computed, recorded for the UI: {_listed(summary.recorded)}.")
-    if not (summary.recomputed or summary.recorded or summary.failed or summary.skipped):
+    if not (summary.recomputed or summary.recorded or summary.failed or summary.skipped or summary.waiting):
         _say(console, f"Nothing to recompute: everything is up to date ({seconds:.0f} s).")
     if summary.waiting:
         _say(console, f"Waiting for what comes before: {_listed(summary.waiting)}.", "yellow")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -160,6 +161,7 @@ def prepare_workspace(home: Home) -> Path:
 def serve_ui(port: int) -> None:
     """Run ``dagster dev`` on loopback until it is stopped."""
     home = Home(home_path())
+    _check_port(port)
     workspace = prepare_workspace(home)
     with open_instance(home) as instance:
         for suite in known_suites(home):
@@ -171,3 +173,16 @@ def serve_ui(port: int) -> None:
     click.echo(f"Dagster UI: {LOOPBACK}:{port}  (state: {home.path}; stop with Ctrl-C)", err=True)
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace), "-h", LOOPBACK, "-p", str(port)]
     raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
+
+
+def _check_port(port: int) -> None:
+    """Refuse a port in use: Dagster would go on without its web server, and with a second daemon."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            raise click.ClickException(
+                f"port {port} of {LOOPBACK} cannot be used ({error.strerror}); is the UI already open? "
+                f"Otherwise: crs ui --port {port + 1}"
+            ) from error

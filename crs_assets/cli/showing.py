@@ -8,7 +8,7 @@ import polars as pl
 from rich.console import Console
 
 from crs_assets.cli.session import open_bench
-from crs_assets.report.terminal import leaderboard_table
+from crs_assets.report.terminal import FULL_WIDTH, leaderboard_table
 from crs_assets.science.plan import Plan
 from crs_assets.stages import leaderboard as stage
 
@@ -40,7 +40,7 @@ def show_leaderboard(suite: str, *, as_json: bool = False, as_csv: bool = False)
     console = Console()
     if not console.is_terminal:
         console = Console(width=TABLE_WIDTH)
-    console.print(leaderboard_table(rows, bench.suite.protocol.id))
+    console.print(leaderboard_table(rows, bench.suite.protocol.id, narrow=console.width < FULL_WIDTH))
     if lacking := [name for name in bench.suite.encoders if name not in rows["encoder"]]:
         console.print(f"Not scored yet: {', '.join(lacking)} (crs run --suite {suite}).", highlight=False)
     if left_out := artifact.manifest.summary["unrankable"]:

@@ -20,6 +20,8 @@ ANALYSES: Mapping[str, str] = {
     "subgroups": "subgroups",
     "operating_points": "operating points",
     "control_probes": "control probes",
+    "depth_sweep": "depth",
+    "extra_degradation_metrics": "further degradations",
     "score_sensitivity": "sensitivity of the score",
     "reference_invariance": "reference invariance",
 }

@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NAME_WIDTH = 22
+FULL_WIDTH = 100
 LEGEND = "CRS = weighted D dominance, I closeness to the ideal, W worst axis; ECE and Drop: lower is better."
 
 
-def leaderboard_table(board: Board | pl.DataFrame, reading: str) -> "Table":
-    """The headline table; with one further reading it fits 100 columns.
+def leaderboard_table(board: Board | pl.DataFrame, reading: str, *, narrow: bool = False) -> "Table":
+    """The headline table; with one further reading it fits ``FULL_WIDTH`` columns, narrow it fits 80.
 
     Args:
         board: The board, or its stored rows.
         reading: Which reading ranks; the others stand at the right with their score and rank.
+        narrow: Leave out the terms of the score and the other readings.
 
     Returns:
         A rich table: ranked, then incomplete with their reasons below the table, then the null controls.
@@ -34,27 +36,28 @@ def leaderboard_table(board: Board | pl.DataFrame, reading: str) -> "Table":
 
     rows = board.rows if isinstance(board, Board) else board
     first = rows.filter(pl.col("reading") == reading).to_dicts()
-    others = [name for name in rows["reading"].unique(maintain_order=True) if name != reading]
+    others = [] if narrow else [name for name in rows["reading"].unique(maintain_order=True) if name != reading]
+    terms = () if narrow else TERMS
     by_reading = [{row["encoder"]: row for row in rows.filter(pl.col("reading") == name).to_dicts()} for name in others]
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, caption_justify="left")
     table.add_column("Rank", justify="right")
     table.add_column("Encoder", width=NAME_WIDTH, overflow="fold")
-    labels = ("CRS", "D", "I", "W", *(AXIS_LABELS[axis][0] for axis in AXES), "Sets", "AUROC rank")
+    labels = ("CRS", *("D", "I", "W")[: len(terms)], *(AXIS_LABELS[axis][0] for axis in AXES), "Sets", "AUROC rank")
     for label in (*labels, *(f"{_short(name, reading)} {kind}" for name in others for kind in ("CRS", "rank"))):
         table.add_column(label.replace(" ", "\n"), justify="right", no_wrap=True)
     for position, row in enumerate(first):
         ends = position + 1 < len(first) and first[position + 1]["section"] != row["section"]
-        texts = _cells(row, [rows_of[row["encoder"]] for rows_of in by_reading])
+        texts = _cells(row, terms, [rows_of[row["encoder"]] for rows_of in by_reading])
         style = None if row["rank"] is not None else "dim"
         table.add_row(*(Text(text) for text in texts), style=style, end_section=ends)
     table.caption = Text("\n".join(_notes(first)))
     return table
 
 
-def _cells(row: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
+def _cells(row: Mapping[str, Any], terms: Sequence[str], others: Sequence[Mapping[str, Any]]) -> list[str]:
     move = signed(places(row["rank_auroc"], row["rank"]))
     ranks = rank_text(row["rank_auroc"]) + ("" if row["rank"] is None else f" {move}")
-    numbers = [decimals(row[name]) for name in ("crs", *TERMS, *AXES)]
+    numbers = [decimals(row[name]) for name in ("crs", *terms, *AXES)]
     tail = [text for other in others for text in (decimals(other["crs"]), rank_text(other["rank"]))]
     name = _broken(row["encoder"])
     return [rank_text(row["rank"]), name, *numbers, f"{row['covered']}/{row['expected']}", ranks, *tail]

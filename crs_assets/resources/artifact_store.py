@@ -282,7 +282,10 @@ class _Remote:
     """A mirror on any fsspec file system; the pointer is pushed last, so a reader never sees half a version."""
 
     def __init__(self, url: str) -> None:
-        self._fs, self._base = fsspec.core.url_to_fs(url)
+        try:
+            self._fs, self._base = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise StoreError(f"[store] remote {url}: {error}; install what this kind of address needs.") from error
 
     def push(self, path: str, folder: Path) -> None:
         target = f"{self._base}/{path}"

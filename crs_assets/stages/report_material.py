@@ -18,7 +18,9 @@ from crs_assets.science.statistics import RankAgreement
 from crs_assets.science.suite import task_key
 from crs_assets.stages import leaderboard as board_stage
 from crs_assets.stages.analyses.control_probes import ControlProbes, read_control_runs
+from crs_assets.stages.analyses.depth import DepthSweep, read_depth_sweep
 from crs_assets.stages.analyses.external_validity import FAMILIES, PREDICTORS, ExternalValidity
+from crs_assets.stages.analyses.extra_degradations import ExtraDegradationMetrics, read_extra_runs
 from crs_assets.stages.analyses.operating_points import OperatingPoints, read_operating_points
 from crs_assets.stages.analyses.rank_agreement import AGREEMENT, RankAgreementAnalysis
 from crs_assets.stages.analyses.recalibration import RecalibrationSummary, read_recalibration_summary
@@ -238,6 +240,8 @@ SOURCES: Mapping[str, Source] = {
     Subgroups.name: _of_cells(Subgroups(), groups=read_subgroups, gaps=read_subgroup_gaps),
     OperatingPoints.name: _of_cells(OperatingPoints(), points=read_operating_points),
     ControlProbes.name: Source(ControlProbes(), _probe_aurocs, per_cell=True),
+    DepthSweep.name: _of_cells(DepthSweep(), depths=read_depth_sweep),
+    ExtraDegradationMetrics.name: _of_cells(ExtraDegradationMetrics(), runs=read_extra_runs),
     ScoreSensitivity.name: _of_suite(ScoreSensitivity(), VARIANT_TABLE, WEIGHTINGS),
     ReferenceInvariance.name: _of_suite(ReferenceInvariance(), DISPLACEMENT),
 }

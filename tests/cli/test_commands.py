@@ -1,6 +1,7 @@
 """Every command on the tiny suite, through the command line's own entry point."""
 
 import json
+import socket
 
 import pytest
 from click.testing import CliRunner
@@ -85,6 +86,7 @@ def test_adding_an_encoder_checks_it_and_never_reuses_an_id(crs, make_home, tiny
     entry.write_text(tiny.network_entry("vit-e"))
     assert crs(home, "encoder", "add", entry, "--suite", "tiny").exit_code == 0
     assert "already in suite" in crs(home, "encoder", "add", entry, "--suite", "tiny").output
+    (home / "artifacts" / "tiny" / "features" / "vit-e").mkdir(parents=True)
     entry.write_text(tiny.network_entry("vit-e").replace('pool = "cls"', 'pool = "gap"'))
     result = crs(home, "encoder", "add", entry, "--suite", "tiny")
     assert result.exit_code == 1
@@ -117,3 +119,43 @@ def test_json_and_csv_exclude_each_other(crs, tmp_path):
     result = crs(tmp_path, "leaderboard", "--json", "--csv")
     assert result.exit_code == 2
     assert "exclude each other" in result.output
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        ("\ndim = 32", "\ndim = 17", "tap.dim is 17, the network gives 32"),
+        ('arch = "', 'arch = "no_', "give no network"),
+    ],
+)
+def test_an_entry_that_its_network_contradicts_is_refused_and_may_be_corrected(
+    crs, make_home, tiny, right, wrong, told
+):
+    home, text = make_home(bare=True), tiny.network_entry("vit-new")
+    assert right in text
+    entry = home / "vit-new.toml"
+    entry.write_text(text.replace(right, wrong))
+    result = crs(home, "encoder", "add", entry, "--suite", "tiny")
+    assert result.exit_code == 1
+    assert told in result.output
+    entry.write_text(text)
+    assert "is in suite tiny" in crs(home, "encoder", "add", entry, "--suite", "tiny").output
+    # Nothing has been made under the id yet, so a slip may still be mended.
+    entry.write_text(text.replace('title = "', 'title = "Better: '))
+    assert "is in suite tiny" in crs(home, "encoder", "add", entry, "--suite", "tiny").output
+
+
+def test_a_port_in_use_is_told_before_anything_is_started(crs, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = crs(tmp_path, "ui", "--port", str(taken.getsockname()[1]))
+    assert result.exit_code == 1
+    assert "is the UI already open?" in result.output
+
+
+def test_a_mirror_whose_library_is_missing_is_one_line(crs, tmp_path):
+    (tmp_path / "config.toml").write_text('[store]\nremote = "nowhere://bucket"\n')
+    result = crs(tmp_path, "doctor", "--suite", "demo")
+    assert result.exit_code == 1
+    assert "[store] remote nowhere://bucket" in result.output

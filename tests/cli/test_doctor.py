@@ -112,7 +112,6 @@ def test_an_untrained_twin_is_added_by_one_flag(make_home, monkeypatch):
     for arguments, message in (
         (("pixels-1", "--untrained", "7"), "no untrained twin"),
         (("vit-z", "--untrained", "7"), "no encoders entry 'vit-z'"),
-        (("vit-b",), "already has an encoder 'vit-b'"),
     ):
         result = add(*arguments)
         assert result.exit_code == 1

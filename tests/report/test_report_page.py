@@ -289,3 +289,11 @@ def test_point_means_take_the_labels_that_every_seed_has_and_the_stated_prevalen
     assert found["sensitivity"] == pytest.approx(0.75)
     assert (found["ppv"], found["npv"]) == (pytest.approx(0.4), pytest.approx(0.8))
     assert (found["labels"], found["all_labels"]) == (2, 3)
+
+
+def test_depth_and_further_degradations_are_told_with_their_figures(reader):
+    gains = reader.rows["The depth that validation chooses against the encoder's own"]
+    # 0.82 at half of the blocks, 0.82 - 0.04 x 0.5 at all of them.
+    assert {tuple(row[2:6]) for row in gains[1:]} == {("50 %, 50 %, 50 %", "0.800", "0.820", "0.020")}
+    drops = reader.rows["Beyond the protocol"]
+    assert {tuple(row[2:]) for row in drops[1:]} == {("defocus-1", "0.050", "0.010")}

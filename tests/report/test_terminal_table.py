@@ -29,6 +29,14 @@ def test_the_letters_are_explained_and_a_long_id_breaks_at_a_hyphen(page):
     assert {"efficientnet-lite0-", "untrained-112"} <= set(text.split())
 
 
+def test_a_narrow_terminal_keeps_rank_score_and_axes(page):
+    text = printed(leaderboard_table(page.board, "demo-v1", narrow=True), width=80)
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    # The CRS of skin-only by hand, as above; then its four axes.
+    row = next(line.split() for line in text.splitlines() if "skin-only" in line)
+    assert (row[0], row[2], len(row)) == ("2", "0.560", 10)
+
+
 def test_names_reasons_and_controls(page):
     text = printed(leaderboard_table(page.board, "demo-v1"))
     assert "half-run: demo-fundus: missing: not run" in text

@@ -13,8 +13,8 @@ from crs_assets.science.suite import load_suite
 
 SIZES = {"isic2019": 100, "chexpert": 200, "mimic-cxr": 50}
 NETWORKS = {
-    "resnet50": NetworkCounts("cnn", flops=10, parameter_bytes=1_000, activation_bytes=7),
-    "chexzero": NetworkCounts("transformer", flops=20, parameter_bytes=2_000, activation_bytes=5),
+    "resnet50": NetworkCounts("cnn", flops=10, parameter_bytes=1_000, activation_bytes=7, dim=2048),
+    "chexzero": NetworkCounts("transformer", flops=20, parameter_bytes=2_000, activation_bytes=5, dim=512),
 }
 MACHINE = Machine(
     name="a machine",

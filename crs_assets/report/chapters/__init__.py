@@ -5,6 +5,7 @@ To add one, write its function in a module here and give it a line; an analysis 
 """
 
 from crs_assets.report.chapters import (
+    beyond,
     calibration,
     choices,
     elsewhere,
@@ -32,6 +33,10 @@ CHAPTERS = (
     ChapterPlan("subgroups", "Subgroups", patients.subgroups, ("subgroups",)),
     ChapterPlan("operating-points", "Operating points", patients.operating_points, ("operating_points",)),
     ChapterPlan("control-probes", "Control probes", choices.control_probes, ("control_probes",)),
+    ChapterPlan("depth", "Depth", beyond.depth, ("depth_sweep",)),
+    ChapterPlan(
+        "further-degradations", "Further degradations", beyond.further_degradations, ("extra_degradation_metrics",)
+    ),
     ChapterPlan("sensitivity", "Sensitivity of the score", choices.sensitivity, ("score_sensitivity",)),
     ChapterPlan("invariance", "Reference invariance", choices.invariance, ("reference_invariance",)),
     ChapterPlan("data", "Data", record.data_cards),

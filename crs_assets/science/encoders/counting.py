@@ -27,27 +27,30 @@ class NetworkCounts:
         parameter_bytes: The network's parameters in float32.
         activation_bytes: Largest sum of one image's tensors that are alive together, in float32. Scratch space that a
             library takes inside an operation is not in it.
+        dim: Length of the features that the network gives.
     """
 
     kind: NetworkKind
     flops: int
     parameter_bytes: int
     activation_bytes: int
+    dim: int
 
 
 def count_network(spec: EncoderSpec) -> NetworkCounts:
     """Count one image's way through an encoder."""
     side = spec.preprocessing.input_size
     if spec.architecture.loader == "pixels":
-        return NetworkCounts("pixels", 0, 0, side * side * 3 * FLOAT32_BYTES)
+        return NetworkCounts("pixels", 0, 0, side * side * 3 * FLOAT32_BYTES, side * side * 3)
     encoder = weightless_encoder(spec)
     with torch.inference_mode(), FlopCounterMode(display=False) as operations, LiveBytes() as memory:
-        encoder.features(torch.empty(1, 3, side, side, device="meta"))
+        features = encoder.features(torch.empty(1, 3, side, side, device="meta"))
     return NetworkCounts(
         kind="transformer" if encoder.has_tokens else "cnn",
         flops=operations.get_total_flops(),
         parameter_bytes=sum(parameter.numel() for parameter in encoder.model.parameters()) * FLOAT32_BYTES,
         activation_bytes=memory.peak,
+        dim=int(features.shape[1]),
     )
 
 

@@ -62,7 +62,11 @@ def resolve_inside(root: Path, reference: str) -> Path:
         raise ImageError(
             "unsafe_path", "expected a path relative to the data root, with / separators and without `..`."
         )
-    resolved_root, path = root.resolve(), (root / posix).resolve()
+    try:
+        resolved_root, path = root.resolve(), (root / posix).resolve()
+    except (RuntimeError, OSError):
+        # A loop of links; its message would name the path.
+        raise ImageError("unsafe_path", "its links lead in a circle; copy the file into the root.") from None
     if not path.is_relative_to(resolved_root):
         raise ImageError("unsafe_path", "the path leaves the data root through a link; copy the file into the root.")
     return path
