@@ -34,6 +34,7 @@ citation = "none"
 [architecture]
 loader = "timm"
 arch = "vit_tiny_patch16_224"
+kwargs = {{ img_size = 32 }}
 [weights]
 source = "hub"
 repo = "owner/tiny"
@@ -46,8 +47,8 @@ mean = [0.5, 0.5, 0.5]
 std = [0.5, 0.5, 0.5]
 [tap]
 pool = "cls"
-dim = 32
-blocks = 4
+dim = 192
+blocks = 12
 prefix_tokens = 1
 """
 
