@@ -18,9 +18,9 @@ At the size of CheXpert and of ISIC 2019:
 
 With torchgeo-bench, whose one file needs nothing that is not here:
 
-    pip download --no-deps --only-binary=:all: --python-version 3.12 -d /tmp/peer torchgeo-bench==0.4.0
-    unzip -d /tmp/peer /tmp/peer/torchgeo_bench-0.4.0-py3-none-any.whl
-    python benchmarks/probes.py --torchgeo-bench /tmp/peer/torchgeo_bench/linear.py
+    pip download --no-deps --only-binary=:all: --python-version 3.12 -d peer torchgeo-bench==0.4.0
+    unzip -d peer peer/torchgeo_bench-0.4.0-py3-none-any.whl
+    python benchmarks/probes.py --torchgeo-bench peer/torchgeo_bench/linear.py
 """
 
 import time

@@ -8,8 +8,9 @@ import atexit
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -61,28 +62,33 @@ def made_ahead(
     begun = {partition: pool.submit(_attempt, bench, tuple(stages), partition) for partition in partitions}
     try:
         yield begun
-    except Exception:
-        raise
-    # An interruption must not wait for work whose result nobody will ask for; what is half written is dropped.
-    except BaseException:
-        _pool.cache_clear()
-        for process in active_children():
-            process.terminate()
-        raise
     finally:
-        for attempt in begun.values():
-            attempt.cancel()
+        _settle(pool, begun.values())
 
 
 @cache
 def _pool(processes: int) -> ProcessPoolExecutor:
     # Kept for the next run: starting the interpreters takes as long as dozens of small probes.
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_settle)
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_enter)
     atexit.register(pool.shutdown, cancel_futures=True)
     return pool
 
 
-def _settle() -> None:
+def _settle(pool: ProcessPoolExecutor, attempts: Iterable["Future[Attempt]"]) -> None:
+    """Give the pool up where it is of no further use: the run left work behind, or one of its processes died."""
+    kept = [attempt for attempt in attempts if not attempt.cancel()]
+    abandoned = any(attempt.running() for attempt in kept)
+    broken = any(isinstance(attempt.exception(), BrokenProcessPool) for attempt in kept if attempt.done())
+    if abandoned or broken:
+        _pool.cache_clear()
+    if abandoned:
+        # An interruption must not wait for work whose result nobody will ask for; what is half written is dropped.
+        for process in active_children():
+            process.terminate()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _enter() -> None:
     """In each process: leave Ctrl-C to the parent, and do not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

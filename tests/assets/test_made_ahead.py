@@ -1,10 +1,15 @@
 """Partitions made in other processes: the same bytes, the same events, errors told as if they were the step's own."""
 
 import pickle
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from multiprocessing import active_children
 
 import pytest
 from graph_site import SKIN, Site, events
+from worker_stages import Told
 
+from crs_assets.assets.ahead import made_ahead
 from crs_assets.assets.errors import RemoteError, tell, tell_where
 from crs_assets.automation.planner import Selection
 from crs_assets.science.datasets import DatasetError
@@ -77,3 +82,32 @@ def test_an_unforeseen_error_brings_the_lines_that_it_came_through(finished) -> 
         told = tell_where(finished, RemoteError.of(error))
     assert told.startswith("ZeroDivisionError: by zero\n")
     assert "in broken" in told
+
+
+def ahead(bench, *partitions):
+    return made_ahead(replace(bench, compute=replace(bench.compute, fits=2)), [Told()], partitions)
+
+
+@pytest.mark.slow
+def test_a_process_that_died_is_told_and_the_next_run_has_new_ones(finished) -> None:
+    with ahead(finished, "die", "die") as begun, pytest.raises(BrokenProcessPool):
+        begun["die"].result()
+    with ahead(finished, "a", "b") as begun:
+        assert [begun[name].result().outcome(Told()) for name in "ab"] == ["a", "b"]
+
+
+@pytest.mark.slow
+def test_work_that_nobody_will_ask_for_is_ended(finished) -> None:
+    def interrupted() -> None:
+        with ahead(finished, "a", "wait 1", "wait 2") as begun:
+            begun["a"].result()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    # Half of what the work would have taken.
+    for process in active_children():
+        process.join(30)
+    assert not active_children()
+    with ahead(finished, "a", "b") as begun:
+        assert begun["b"].result().outcome(Told()) == "b"
