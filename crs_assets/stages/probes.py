@@ -48,7 +48,17 @@ SHUFFLED_LABELS = "shuffled-labels"
 _NUMERIC_LIBRARIES = ("numpy", "scipy", "torch")
 
 
-class ProbePredictions(Stage):
+class ProbeStage(Stage):
+    """A stage with a partition for every existing (encoder, data set and seed)."""
+
+    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
+        """Absent cells are left out."""
+        for encoder in bench.suite.encoders:
+            existing = set(bench.suite.existing_datasets(encoder))
+            yield from ((encoder, task) for task in bench.suite.tasks if parse_task(task)[0] in existing)
+
+
+class ProbePredictions(ProbeStage):
     """Linear probes of an encoder on a data set and seed: the penalty path, and logits wherever they are scored."""
 
     name = "probe_predictions"
@@ -56,10 +66,6 @@ class ProbePredictions(Stage):
     libraries = _NUMERIC_LIBRARIES
     keeps_old_versions = False
     side_by_side = True
-
-    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
-        """Every existing (encoder, data set and seed)."""
-        return probe_partitions(bench)
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Features, splits, labels, and the probe part of the protocol."""
@@ -103,17 +109,13 @@ class ProbePredictions(Stage):
         )
 
 
-class RunMetrics(Stage):
+class RunMetrics(ProbeStage):
     """One row per run of the grid: every metric of one label fraction and condition."""
 
     name = "run_metrics"
     code_version = "1"
     libraries = ("numpy", "polars")
     side_by_side = True
-
-    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
-        """Every existing (encoder, data set and seed)."""
-        return probe_partitions(bench)
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Predictions, labels, and the metric part of the protocol."""
@@ -226,13 +228,6 @@ def read_clean_predictions(bench: Bench, encoder: str, task: str) -> pl.DataFram
         .select("image_id", "logits")
         .collect()
     )
-
-
-def probe_partitions(bench: Bench) -> Iterator[tuple[str, ...]]:
-    """Every existing (encoder, data set and seed)."""
-    for encoder in bench.suite.encoders:
-        existing = set(bench.suite.existing_datasets(encoder))
-        yield from ((encoder, task) for task in bench.suite.tasks if parse_task(task)[0] in existing)
 
 
 def all_there(**inputs: Any) -> dict[str, Any] | None:

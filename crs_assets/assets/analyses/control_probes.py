@@ -6,31 +6,22 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from crs_assets.assets.analyses.common import on_features
 from crs_assets.assets.describe import markdown_table
-from crs_assets.assets.factory import Declared, Shared, stage_assets
-from crs_assets.assets.recording import Recorded
-from crs_assets.partitions import TASK, Partitions
+from crs_assets.partitions import Partitions
 from crs_assets.resources.bench import Bench
 from crs_assets.science.protocol import CLEAN
 from crs_assets.stages.analyses.control_probes import ControlProbes, read_control_runs
 from crs_assets.stages.stage import Outcome
 
-GROUP = "analyses"
-
 
 def control_probes(partitions: Partitions) -> dg.AssetsDefinition:
     """A perceptron and nearest neighbours on the features that the linear probe is fitted on."""
-    prefix = partitions.suite.id
-    features = tuple(
-        dg.AssetDep(dg.AssetKey([prefix, name]), partition_mapping=partitions.features_to_probes)
+    features = (
+        dg.AssetDep(dg.AssetKey([partitions.suite.id, name]), partition_mapping=partitions.features_to_probes)
         for name in ("features", "degraded_features")
     )
-    splits = dg.AssetDep(
-        dg.AssetKey([prefix, "splits"]), partition_mapping=dg.MultiToSingleDimensionPartitionMapping(TASK)
-    )
-    recorded = Recorded(ControlProbes(), dg.AssetKey([prefix, ControlProbes.name]), describe_control_probes)
-    declared = Declared(recorded, GROUP, frozenset({"pytorch", "parquet"}), (*features, splits))
-    return stage_assets(partitions.suite, Shared(ControlProbes.name, partitions.encoder_by_task), [declared])
+    return on_features(partitions, ControlProbes(), describe_control_probes, *features)
 
 
 def describe_control_probes(bench: Bench, outcome: Outcome) -> Mapping[str, Any]:

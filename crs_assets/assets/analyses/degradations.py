@@ -6,12 +6,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from crs_assets.assets import checks
+from crs_assets.assets.analyses.common import on_images, on_probes
 from crs_assets.assets.describe import describe_features, markdown_table
-from crs_assets.assets.encoders import DEVICE_POOL, encoder_and_index
-from crs_assets.assets.factory import Declared, Shared, stage_assets
-from crs_assets.assets.recording import Recorded
-from crs_assets.partitions import TASK, Partitions
+from crs_assets.partitions import Partitions
 from crs_assets.resources.bench import Bench
 from crs_assets.science.images.modalities import suitability_of
 from crs_assets.science.suite import parse_task
@@ -22,40 +19,19 @@ from crs_assets.stages.analyses.extra_degradations import (
 )
 from crs_assets.stages.stage import Outcome
 
-GROUP = "analyses"
-
 
 def extra_degraded_features(partitions: Partitions) -> dg.AssetsDefinition:
     """Embeddings of the test images under sensor noise, defocus and wrong exposure."""
-    recorded = Recorded(
-        ExtraDegradedFeatures(),
-        dg.AssetKey([partitions.suite.id, ExtraDegradedFeatures.name]),
-        describe_features,
-        (checks.FINITE, checks.FEATURE_ROWS),
-    )
-    declared = Declared(recorded, GROUP, frozenset({"pytorch", "arrow"}), encoder_and_index(partitions))
-    shared = Shared(ExtraDegradedFeatures.name, partitions.encoder_by_image_set, DEVICE_POOL)
-    return stage_assets(partitions.suite, shared, [declared])
+    return on_images(partitions, ExtraDegradedFeatures(), describe_features)
 
 
 def extra_degradation_metrics(partitions: Partitions) -> dg.AssetsDefinition:
     """What the published probes lose under them; nothing is refitted."""
-    prefix = partitions.suite.id
     features = dg.AssetDep(
-        dg.AssetKey([prefix, ExtraDegradedFeatures.name]), partition_mapping=partitions.datasets_to_probes
+        dg.AssetKey([partitions.suite.id, ExtraDegradedFeatures.name]), partition_mapping=partitions.datasets_to_probes
     )
-    deps = (
-        features,
-        dg.AssetDep(dg.AssetKey([prefix, "probe_predictions"])),
-        dg.AssetDep(dg.AssetKey([prefix, "run_metrics"])),
-        dg.AssetDep(dg.AssetKey([prefix, "splits"]), partition_mapping=dg.MultiToSingleDimensionPartitionMapping(TASK)),
-    )
-    recorded = Recorded(
-        ExtraDegradationMetrics(), dg.AssetKey([prefix, ExtraDegradationMetrics.name]), describe_extra_metrics
-    )
-    declared = Declared(recorded, GROUP, frozenset({"polars", "parquet"}), deps)
-    shared = Shared(ExtraDegradationMetrics.name, partitions.encoder_by_task, follows_same_partitions=True)
-    return stage_assets(partitions.suite, shared, [declared])
+    stage = ExtraDegradationMetrics()
+    return on_probes(partitions, stage, describe_extra_metrics, "probe_predictions", "run_metrics", beside=(features,))
 
 
 def describe_extra_metrics(bench: Bench, outcome: Outcome) -> Mapping[str, Any]:

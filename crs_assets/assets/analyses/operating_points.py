@@ -6,28 +6,17 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from crs_assets.assets.analyses.common import on_probes
 from crs_assets.assets.describe import markdown_table
-from crs_assets.assets.factory import Declared, Shared, stage_assets
-from crs_assets.assets.recording import Recorded
-from crs_assets.partitions import TASK, Partitions
+from crs_assets.partitions import Partitions
 from crs_assets.resources.bench import Bench
 from crs_assets.stages.analyses.operating_points import OperatingPoints, read_net_benefit, read_operating_points
 from crs_assets.stages.stage import Outcome
 
-GROUP = "analyses"
-
 
 def operating_points(partitions: Partitions) -> dg.AssetsDefinition:
     """Thresholds for target sensitivities and specificities, and what they do on the test set."""
-    prefix = partitions.suite.id
-    deps = (
-        dg.AssetDep(dg.AssetKey([prefix, "probe_predictions"])),
-        dg.AssetDep(dg.AssetKey([prefix, "splits"]), partition_mapping=dg.MultiToSingleDimensionPartitionMapping(TASK)),
-    )
-    recorded = Recorded(OperatingPoints(), dg.AssetKey([prefix, OperatingPoints.name]), describe_operating_points)
-    declared = Declared(recorded, GROUP, frozenset({"polars", "parquet"}), deps)
-    shared = Shared(OperatingPoints.name, partitions.encoder_by_task, follows_same_partitions=True)
-    return stage_assets(partitions.suite, shared, [declared])
+    return on_probes(partitions, OperatingPoints(), describe_operating_points, "probe_predictions")
 
 
 def describe_operating_points(bench: Bench, outcome: Outcome) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 import dagster as dg
 import polars as pl
 
+from crs_assets.assets.analyses.common import GROUP, on_probes
 from crs_assets.assets.describe import Metadata, markdown_table
 from crs_assets.assets.factory import Declared, Shared, stage_assets
 from crs_assets.assets.recording import Recorded
@@ -18,17 +19,12 @@ from crs_assets.stages.analyses.recalibration import (
 )
 from crs_assets.stages.stage import Outcome
 
-GROUP = "analyses"
 KINDS = frozenset({"polars", "parquet"})
 
 
 def recalibration(partitions: Partitions) -> dg.AssetsDefinition:
     """Maps of each encoder, data set and seed, before and after."""
-    prefix = partitions.suite.id
-    deps = tuple(dg.AssetDep(dg.AssetKey([prefix, name])) for name in ("probe_predictions", "run_metrics"))
-    recorded = Recorded(Recalibration(), dg.AssetKey([prefix, "recalibration"]), describe_recalibration)
-    shared = Shared("recalibration", partitions.encoder_by_task, follows_same_partitions=True)
-    return stage_assets(partitions.suite, shared, [Declared(recorded, GROUP, KINDS, deps)])
+    return on_probes(partitions, Recalibration(), describe_recalibration, "probe_predictions", "run_metrics")
 
 
 def recalibration_summary(partitions: Partitions) -> dg.AssetsDefinition:

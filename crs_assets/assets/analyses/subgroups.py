@@ -6,30 +6,18 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from crs_assets.assets.analyses.common import on_probes
 from crs_assets.assets.describe import markdown_table
-from crs_assets.assets.factory import Declared, Shared, stage_assets
-from crs_assets.assets.recording import Recorded
-from crs_assets.partitions import TASK, Partitions
+from crs_assets.partitions import Partitions
 from crs_assets.resources.bench import Bench
 from crs_assets.science.protocol import AXES
 from crs_assets.stages.analyses.subgroups import Subgroups, read_subgroup_gaps, read_subgroups
 from crs_assets.stages.stage import Outcome
 
-GROUP = "analyses"
-
 
 def subgroups(partitions: Partitions) -> dg.AssetsDefinition:
     """Axes per subgroup, the worst group and the gap, from the predictions that are scored."""
-    prefix = partitions.suite.id
-    deps = (
-        dg.AssetDep(dg.AssetKey([prefix, "probe_predictions"])),
-        dg.AssetDep(dg.AssetKey([prefix, "run_metrics"])),
-        dg.AssetDep(dg.AssetKey([prefix, "splits"]), partition_mapping=dg.MultiToSingleDimensionPartitionMapping(TASK)),
-    )
-    recorded = Recorded(Subgroups(), dg.AssetKey([prefix, Subgroups.name]), describe_subgroups)
-    declared = Declared(recorded, GROUP, frozenset({"polars", "parquet"}), deps)
-    shared = Shared(Subgroups.name, partitions.encoder_by_task, follows_same_partitions=True)
-    return stage_assets(partitions.suite, shared, [declared])
+    return on_probes(partitions, Subgroups(), describe_subgroups, "probe_predictions", "run_metrics")
 
 
 def describe_subgroups(bench: Bench, outcome: Outcome) -> Mapping[str, Any]:

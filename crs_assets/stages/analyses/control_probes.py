@@ -1,6 +1,6 @@
 """Control probes: the runs of the grid once more under a perceptron and nearest neighbours, beside the score."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,32 +19,28 @@ from crs_assets.stages.encoders import DegradedFeatures, EncoderWeights, Feature
 from crs_assets.stages.probes import (
     FITS_FILE,
     RUNS_FILE,
+    ProbeStage,
     all_there,
     finite,
     open_task,
     prediction_inputs,
-    probe_partitions,
     run_constants,
 )
 from crs_assets.stages.progress import Progress, report
 from crs_assets.stages.run_scorer import TARGET, RunScorer
-from crs_assets.stages.stage import Built, Stage
+from crs_assets.stages.stage import Built
 
 # k votes give k + 1 levels: too few for the bins of any calibration error.
 _BINNED = ("ece", "ece_null", "ece_equal_mass", "ece_classwise", "rms_calibration_debiased")
 
 
-class ControlProbes(Stage):
+class ControlProbes(ProbeStage):
     """Metrics of a perceptron and of nearest neighbours on every run of the grid; no part of any score."""
 
     name = "control_probes"
     code_version = "1"
     libraries = ("numpy", "polars", "scipy", "torch")
     side_by_side = True
-
-    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
-        """Every existing (encoder, data set and seed)."""
-        return probe_partitions(bench)
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Features, splits, labels, and the parts of the protocol that fit and score."""

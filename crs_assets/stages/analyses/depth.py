@@ -31,16 +31,16 @@ from crs_assets.stages.image_source import clean_images
 from crs_assets.stages.probes import (
     FITS_FILE,
     RUNS_FILE,
+    ProbeStage,
     all_there,
     finite,
     fit_rows,
     open_task,
-    probe_partitions,
     run_constants,
 )
 from crs_assets.stages.progress import Progress, report
 from crs_assets.stages.run_scorer import RunScorer
-from crs_assets.stages.stage import Built, Stage
+from crs_assets.stages.stage import Built
 
 # One clean run at all labels: what would be the same in every row.
 _OF_OTHER_RUNS = ("fraction", "condition", "floor", "auroc_source", "target_index")
@@ -91,7 +91,7 @@ class DepthFeatures(Encoding):
         return Built({**built.summary, "depths": depths}, timing=timing)
 
 
-class DepthSweep(Stage):
+class DepthSweep(ProbeStage):
     """Linear probes at all labels on each depth; the best is chosen on validation, and reported on test."""
 
     name = "depth_sweep"
@@ -101,7 +101,7 @@ class DepthSweep(Stage):
 
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
         """Every existing (encoder, data set and seed) whose encoder has more than one depth."""
-        return (parts for parts in probe_partitions(bench) if self.left_out(bench, *parts) is None)
+        return (parts for parts in super().partitions(bench) if self.left_out(bench, *parts) is None)
 
     def left_out(self, bench: Bench, *parts: str) -> str | None:
         """An encoder without blocks."""

@@ -28,15 +28,15 @@ from crs_assets.stages.image_source import extra_degradation_recipe, extra_degra
 from crs_assets.stages.probes import (
     RUNS_FILE,
     ProbePredictions,
+    ProbeStage,
     RunMetrics,
     all_there,
     finite,
-    probe_partitions,
     read_runs,
     run_constants,
 )
 from crs_assets.stages.run_scorer import RunScorer
-from crs_assets.stages.stage import Built, Stage
+from crs_assets.stages.stage import Built
 
 
 class ExtraDegradedFeatures(Encoding):
@@ -74,17 +74,13 @@ class ExtraDegradedFeatures(Encoding):
         return built_features(features, timing)
 
 
-class ExtraDegradationMetrics(Stage):
+class ExtraDegradationMetrics(ProbeStage):
     """Metrics of the published linear probe, not refitted, under the degradations that stand beside the score."""
 
     name = "extra_degradation_metrics"
     code_version = "1"
     libraries = ("numpy", "polars")
     side_by_side = True
-
-    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
-        """Every existing (encoder, data set and seed)."""
-        return probe_partitions(bench)
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Features, the stored probe, its clean run, labels, and the metric part of the protocol."""

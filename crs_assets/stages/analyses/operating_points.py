@@ -1,6 +1,5 @@
 """Operating-point stage: thresholds of each encoder, data set and seed, and what they do on the test set."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,25 +15,21 @@ from crs_assets.science.suite import parse_task
 from crs_assets.stages.analyses.stored_logits import StoredLogits
 from crs_assets.stages.data import DatasetIndex, Splits, read_index, read_splits
 from crs_assets.stages.encoders import usable_rows
-from crs_assets.stages.probes import FITS_FILE, ProbePredictions, all_there, probe_partitions
+from crs_assets.stages.probes import FITS_FILE, ProbePredictions, ProbeStage, all_there
 from crs_assets.stages.run_scorer import RunScorer
-from crs_assets.stages.stage import Built, Stage
+from crs_assets.stages.stage import Built
 
 POINTS_FILE = "operating_points.parquet"
 NET_BENEFIT_FILE = "net_benefit.parquet"
 ROLES: tuple[RoleType, ...] = (VALIDATION, CALIBRATION, TEST)
 
 
-class OperatingPoints(Stage):
+class OperatingPoints(ProbeStage):
     """Sensitivity, specificity, predictive values and net benefit at thresholds chosen before the test set is read."""
 
     name = "operating_points"
     code_version = "1"
     libraries = ("numpy", "polars", "scipy")
-
-    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
-        """Every existing (encoder, data set and seed)."""
-        return probe_partitions(bench)
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Predictions, labels, splits, targets, prevalences and threshold probabilities."""

@@ -21,7 +21,7 @@ from crs_assets.science.statistics import seed_bootstrap_indices
 from crs_assets.science.suite import parse_task, task_key
 from crs_assets.stages.analyses.recalibration_material import Material
 from crs_assets.stages.data import DatasetIndex, Splits
-from crs_assets.stages.probes import ProbePredictions, RunMetrics, read_runs
+from crs_assets.stages.probes import ProbePredictions, ProbeStage, RunMetrics, read_runs
 from crs_assets.stages.run_scorer import TARGET
 from crs_assets.stages.stage import Built, Stage
 
@@ -29,16 +29,12 @@ RECALIBRATION_FILE = "recalibration.parquet"
 SUMMARY_FILE = "summary.parquet"
 
 
-class Recalibration(Stage):
+class Recalibration(ProbeStage):
     """Recalibration maps of each encoder, data set and seed, fitted on calibration and on target cases."""
 
     name = "recalibration"
     code_version = "1"
     libraries = ("numpy", "polars", "scikit-learn", "scipy")
-
-    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
-        """Every existing (encoder, data set and seed)."""
-        return RunMetrics().partitions(bench)
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Predictions and their published metrics, labels, groups, and the numbers of cases."""

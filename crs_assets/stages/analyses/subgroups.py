@@ -1,6 +1,5 @@
 """Subgroup stage: the four axes of each encoder, data set and seed within age bands, sexes, sites and other groups."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,24 +18,20 @@ from crs_assets.science.transfer import transfer_logits
 from crs_assets.stages.analyses.stored_logits import StoredLogits
 from crs_assets.stages.data import DatasetIndex, Splits, read_fractions, read_index
 from crs_assets.stages.encoders import usable_rows
-from crs_assets.stages.probes import ProbePredictions, RunMetrics, all_there, probe_partitions, read_runs
+from crs_assets.stages.probes import ProbePredictions, ProbeStage, RunMetrics, all_there, read_runs
 from crs_assets.stages.run_scorer import TARGET, RunScorer
-from crs_assets.stages.stage import Built, Stage
+from crs_assets.stages.stage import Built
 
 SUBGROUPS_FILE = "subgroups.parquet"
 GAPS_FILE = "subgroup_gaps.parquet"
 
 
-class Subgroups(Stage):
+class Subgroups(ProbeStage):
     """The four axes within each subgroup of the test set, the worst group and the gap; few patients are not shown."""
 
     name = "subgroups"
     code_version = "1"
     libraries = ("numpy", "polars", "scipy")
-
-    def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
-        """Every existing (encoder, data set and seed)."""
-        return probe_partitions(bench)
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Predictions, which of them converged, labels and subgroups, and the parts of the protocol that are read."""

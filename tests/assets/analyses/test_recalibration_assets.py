@@ -37,7 +37,7 @@ def test_the_assets_hang_on_predictions_and_runs_and_load(tmp_path):
         for name in ("recalibration", "recalibration_summary")
     }
     assert parents == {
-        "recalibration": {"probe_predictions", "run_metrics"},
+        "recalibration": {"probe_predictions", "run_metrics", "splits"},
         "recalibration_summary": {"recalibration"},
     }
     specs = [spec for asset in mine for spec in asset.specs]
