@@ -173,6 +173,13 @@ class Runner:
         return tuple(encoders)
 
     def _score(self, selection: Selection, *, freeze_if_missing: bool) -> None:
+        if freeze_if_missing and self._summary.unscorable and active_panel(self._bench) is None:
+            # No run can mend that, so nobody is sent to run again.
+            names = ", ".join(self._summary.unscorable)
+            self._summary.failed.append(
+                f"panel: not frozen, because {names} cannot be scored; mend the data set, or take it out of the suite."
+            )
+            return
         try:
             if freeze_if_missing and active_panel(self._bench) is None:
                 self._summary.panel = freeze_panel(self._bench)["name"]

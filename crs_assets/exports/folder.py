@@ -56,11 +56,14 @@ def write_folder(folder: Path, files: Iterable[ExportFile], facts: Mapping[str, 
         force: Replace an export that differs, or write beside files of somebody else.
 
     Raises:
-        ExportError: If the folder holds another export or other files, and ``force`` is not given.
+        ExportError: If the folder cannot be made, or holds another export or other files and ``force`` is not given.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ExportError(f"{folder} is a file; name a folder.")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise ExportError(f"{folder} is a file; name a folder.") from error
+    except OSError as error:
+        raise ExportError(f"{folder} cannot be made ({error.strerror}); name a folder that can be written.") from error
     for unfinished in folder.glob(f"{_STAGING}*"):
         shutil.rmtree(unfinished)
     before = _read_manifest(folder)

@@ -1,6 +1,7 @@
 """The leaderboard stage: every published score, ranked where complete; a table, a page, a picture."""
 
 from collections.abc import Iterator
+from math import isnan
 from typing import Any
 
 import polars as pl
@@ -86,7 +87,7 @@ class Leaderboard(Stage):
 
 def _without_nan(facts: dict[str, Any]) -> dict[str, Any]:
     """A coefficient that a single tie leaves undefined is null."""
-    return {name: None if value != value else value for name, value in facts.items()}
+    return {name: None if isinstance(value, float) and isnan(value) else value for name, value in facts.items()}
 
 
 def make_board(bench: Bench, comparisons: list[NullComparison]) -> Board:

@@ -61,9 +61,19 @@ def test_nothing_is_encoded_for_a_data_set_that_cannot_be_scored(small_bare: Sit
     manifest.write_text("\n".join(manifest.read_text().splitlines()[:12]) + "\n")
     summary = small_bare.run(Selection(encoders=("vit-a",)))
     assert summary.unscorable == [SKIN]
+    assert not summary.failed
     bench = small_bare.bench
     assert not bench.store.peek(bench.key("features", "vit-a", SKIN))
     assert bench.store.peek(bench.key("features", "vit-a", CHEST))
+
+
+def test_a_panel_is_not_frozen_beside_a_data_set_that_cannot_be_scored(small_bare: Site) -> None:
+    manifest = small_bare.home / "data" / SKIN / "manifest.csv"
+    manifest.write_text("\n".join(manifest.read_text().splitlines()[:12]) + "\n")
+    summary = small_bare.run(Selection(encoders=()), freeze=True)
+    assert summary.failed == [
+        f"panel: not frozen, because {SKIN} cannot be scored; mend the data set, or take it out of the suite."
+    ]
 
 
 def test_an_encoder_whose_weights_are_not_here_is_skipped_with_the_cure_and_no_other(small_bare: Site) -> None:

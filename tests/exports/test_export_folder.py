@@ -110,3 +110,9 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "f").write_text("")
     with pytest.raises(ExportError, match="is a file"):
         write_folder(tmp_path / "f", [file("a")], FACTS, force=True)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "taken").touch()
+    with pytest.raises(ExportError, match=r"cannot be made \(Not a directory\); name a folder"):
+        write_folder(tmp_path / "taken" / "out", [file("a")], FACTS, force=False)

@@ -1,10 +1,13 @@
 """The leaderboard stage on the finished tiny suite: what it stores follows from the published scores."""
 
 import json
+import math
+from dataclasses import replace
 
 import polars as pl
 import pytest
 
+from crs_assets.stages import leaderboard
 from crs_assets.stages.leaderboard import AGREEMENT_FILE, CELLS_FILE, HTML_FILE, NULLS_FILE, ROWS_FILE, Leaderboard
 from crs_assets.stages.scores import read_score
 
@@ -52,3 +55,18 @@ def test_the_page_names_every_encoder_and_a_second_call_makes_nothing(made):
     page = artifact.file(HTML_FILE).read_text()
     assert all(name in page for name in bench.suite.encoders)
     assert not Leaderboard().ensure(bench).made
+
+
+def test_a_coefficient_that_a_tie_leaves_undefined_is_null(bench, monkeypatch):
+    make_board = leaderboard.make_board
+
+    def tied(*arguments):
+        board = make_board(*arguments)
+        undefined = {name: replace(found, kendall_tau=math.nan) for name, found in board.agreement.items()}
+        return replace(board, agreement=undefined)
+
+    monkeypatch.setattr(leaderboard, "make_board", tied)
+    Leaderboard().ensure(bench)
+    stored = json.loads(bench.store.open(bench.key(Leaderboard.name)).file(AGREEMENT_FILE).read_text())
+    assert stored
+    assert {found["kendall_tau"] for found in stored.values()} == {None}
