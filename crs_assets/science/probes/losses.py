@@ -82,11 +82,13 @@ class Loss(ABC):
     def mean_block(self, bend: Tensor) -> Tensor:
         """(B, K, K) second derivative of the loss by the logits, summed over rows."""
 
-    def intercept_step(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """(B, K) Newton step of the intercepts at fixed weights, to be subtracted; logits are those of all rows."""
-        probability = self.probability(logits, targets)
-        slope = self.residual(probability, targets).sum(0)
-        block = self.mean_block(self.bend(probability, targets))
+    def intercept_step(self, slope: Tensor, block: Tensor) -> Tensor:
+        """(B, K) Newton step of the intercepts at fixed weights, to be subtracted.
+
+        Args:
+            slope: (B, K) derivative of the loss by the logits, summed over rows.
+            block: (B, K, K) second derivative, summed over rows.
+        """
         blind = torch.full_like(block, 1 / self.outputs) if self.outputs > 1 else torch.zeros_like(block)
         return self.project(torch.linalg.lstsq(block + blind, slope[..., None]).solution[..., 0])
 
@@ -106,13 +108,14 @@ class SigmoidLoss(Loss):
         counts = observed.sum(0, dtype=torch.float64)
         rate = (labels == 1).sum(0, dtype=torch.float64) / counts
         sign = 2 * labels.nan_to_num() - 1
-        self._signed_weight = torch.where(observed, sign / counts, 0).to(torch.float64)
+        weight = torch.where(observed, sign / counts, 0).to(torch.float64)
+        self._signed_weight = {dtype: weight.to(dtype) for dtype in (torch.float32, torch.float64)}
         self.initial = torch.logit(rate)[:, None]
         self.curvature = (rate * (1 - rate))[:, None, None]
 
     def targets(self, rows: slice, problems: Problems, dtype: torch.dtype) -> Tensor:
         """(m, B) weight of the row, with the sign of its label; 0 where not observed."""
-        return self._signed_weight[rows].to(dtype).index_select(1, problems.target)
+        return self._signed_weight[dtype][rows].index_select(1, problems.target)
 
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:  # noqa: D102
         return (softplus(-logits[..., 0] * targets.sign()) * targets.abs()).sum(0, dtype=torch.float64)

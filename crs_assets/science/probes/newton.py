@@ -2,8 +2,9 @@
 
 Small penalties on separable rows flatten the objective along many directions that an L-BFGS memory cannot hold. Here
 the Newton system is solved by preconditioned conjugate gradients [1]_, all problems in one product with the rows, each
-with its own step lengths; then a backtracking search. Half of ``g'H^-1 g``, half the squared Newton decrement, is the
-fall that the quadratic model promises, hence the estimate of value minus minimum [2]_.
+with its own step lengths; then a backtracking search. Systems that conjugate gradients solve slowly have their Hessian
+factored, and factors are kept from step to step and from penalty to penalty. Half of ``g'H^-1 g``, half the squared
+Newton decrement, is the fall that the quadratic model promises, hence the estimate of value minus minimum [2]_.
 
 References:
     .. [1] Nocedal and Wright, "Numerical Optimization", 2nd ed. 2006, section 7.1 (line search Newton-CG).
@@ -18,8 +19,12 @@ from torch import Tensor  # noqa: TID253
 
 from crs_assets.science.probes.lbfgs import Progress
 from crs_assets.science.probes.losses import Problems
-from crs_assets.science.probes.objective import Evaluation, Objective, inner
-from crs_assets.science.probes.preconditioning import DiagonalPreconditioner, FactoredPreconditioner
+from crs_assets.science.probes.objective import Evaluation, Objective, Sums, inner
+from crs_assets.science.probes.preconditioning import (
+    DiagonalPreconditioner,
+    FactoredPreconditioner,
+    MixedPreconditioner,
+)
 
 _ARMIJO = 1e-4
 _MAX_HALVINGS = 30
@@ -29,7 +34,9 @@ _TOLERANCE = 0.05
 _SHRUNK = 0.8
 """Solved systems leave the batch when at most this share of it is still being solved."""
 _VALUE_NOISE = 1e-13
-_INTERCEPT_STEPS = 3
+_INTERCEPT_STEPS = 10
+_SHORT = 1e-6
+"""An intercept step so short leaves an error of its square."""
 
 
 class NewtonStep(NamedTuple):
@@ -39,37 +46,73 @@ class NewtonStep(NamedTuple):
         direction: (r + 1, B, K).
         decrement: (B,) float64, half of g'H^-1 g.
         products: (B,) int64, Hessian products taken.
-        factored: Whether some system needed its Hessian factored: the next step then starts with that.
+        factors: What was factored, for later steps.
     """
 
     direction: Tensor
     decrement: Tensor
     products: Tensor
-    factored: bool
+    factors: "Factors"
 
 
-def polish(objective: Objective, problems: Problems, start: Tensor, *, gap: float, max_steps: int) -> Progress:
+@dataclass(frozen=True)
+class Factors:
+    """Factored Hessians of some targets, kept from step to step and from penalty to penalty.
+
+    A factorisation costs as much as many Hessian products, and from one Newton step to the next the Hessian changes
+    little: an old factor still is a good preconditioner. A new one is made where it no longer is.
+
+    Attributes:
+        factored: The factors, or None.
+        targets: (C,) int64, the target of each.
+    """
+
+    factored: FactoredPreconditioner | None
+    targets: Tensor
+
+    def of(self, targets: Tensor, diagonal: DiagonalPreconditioner) -> MixedPreconditioner:
+        """A preconditioner of problems with these targets (B,): their factor where there is one, else the diagonal."""
+        if self.factored is None:
+            return MixedPreconditioner(diagonal, None, self.targets)
+        has, slot = (targets[:, None] == self.targets[None]).max(1)
+        covered = torch.nonzero(has)[:, 0]
+        return MixedPreconditioner(diagonal, self.factored.select(slot[covered]), covered)
+
+    def renewed(self, factored: FactoredPreconditioner, targets: Tensor, room: int) -> "Factors":
+        """With new factors of some targets; old ones of others are kept as far as there is room for so many in all."""
+        kept = torch.nonzero(~torch.isin(self.targets, targets))[:, 0][: room - len(targets)]
+        if self.factored is None or not len(kept):
+            return Factors(factored, targets)
+        return Factors(self.factored.select(kept).joined(factored), torch.cat([self.targets[kept], targets]))
+
+
+def polish(
+    objective: Objective, problems: Problems, start: Tensor, factors: Factors, *, gap: float, max_steps: int
+) -> tuple[Progress, Factors]:
     """Newton steps from a start until the relative gap is met.
 
     The step that proves convergence is taken too: it costs nothing more and squares the remaining error.
 
     Args:
         objective: Rows and loss.
-        problems: B problems.
+        problems: B problems, each of another target.
         start: (r + 1, B, K) float64.
+        factors: Factored Hessians of the same targets at other penalties, or none.
         gap: Converged when the decrement is at most this share of the value.
         max_steps: Newton steps.
+
+    Returns:
+        The fits, and the factors as they are then.
     """
     batch = len(problems)
     zeros = torch.zeros(batch, dtype=torch.float64, device=start.device)
     done = Progress(start.clone(), zeros + torch.inf, zeros.clone(), zeros.to(torch.int64), zeros > 0)
     active = torch.arange(batch, device=start.device)
-    factored = False
     for _ in range(max_steps):
         current, subset = done.parameters[:, active], problems.select(active)
         seen = objective.evaluate(current, subset, keep_logits=True)
-        step = _newton_step(objective, seen, subset, factor_at_once=factored)
-        factored = step.factored
+        step = _newton_step(objective, seen, subset, factors)
+        factors = step.factors
         moved = _line_search(objective, seen, step, current, subset)
         done.parameters[:, active] = moved
         done.decrement[active], done.value[active] = step.decrement, seen.value
@@ -79,10 +122,10 @@ def polish(objective: Objective, problems: Problems, start: Tensor, *, gap: floa
         active = active[~converged]
         if not len(active):
             break
-    return done
+    return done, factors
 
 
-def _newton_step(objective: Objective, seen: Evaluation, problems: Problems, *, factor_at_once: bool) -> NewtonStep:
+def _newton_step(objective: Objective, seen: Evaluation, problems: Problems, factors: Factors) -> NewtonStep:
     """Solve ``H x = -g`` by conjugate gradients; a problem leaves once its own residual is small.
 
     The system is solved in float32 to a residual of a few per cent, on a gradient scaled to length 1: the outer step,
@@ -90,15 +133,19 @@ def _newton_step(objective: Objective, seen: Evaluation, problems: Problems, *, 
     """
     bend = objective.bend(_known(seen.logits), problems)
     length = inner(seen.gradient, seen.gradient).sqrt().clamp(min=torch.finfo(torch.float64).tiny)[:, None]
-    system = _System.start(objective, seen.gradient / length, bend, problems)
+    preconditioner = factors.of(problems.target, DiagonalPreconditioner.build(objective, bend, problems))
+    system = _System.start(seen.gradient / length, bend, problems, preconditioner)
     solution = torch.zeros_like(seen.gradient)
     products = torch.zeros(len(problems), dtype=torch.int64, device=bend.device)
-    patience = 0 if factor_at_once else FactoredPreconditioner.cost(objective.design)
-    factored = False
+    outputs, is_fresh = objective.loss.outputs, False
+    room = FactoredPreconditioner.room(objective.design, outputs)
     for product in range(_MAX_INNER):
-        if product == patience and FactoredPreconditioner.fits(objective.design, system.bend):
-            system.restart(FactoredPreconditioner(objective, system.bend, system.problems))
-            factored = True
+        cost = FactoredPreconditioner.cost(objective.design, len(system.problems) * outputs)
+        if not is_fresh and product >= cost and len(system.problems) <= room:
+            factored = FactoredPreconditioner(objective, system.bend, system.problems)
+            factors = factors.renewed(factored, system.problems.target, room)
+            system.restart(factored)
+            is_fresh = True
         running = system.advance(objective)
         products[system.index] += 1
         solution[:, system.index] = system.solution.to(torch.float64)
@@ -107,7 +154,7 @@ def _newton_step(objective: Objective, seen: Evaluation, problems: Problems, *, 
         if int(running.sum()) <= _SHRUNK * len(running):
             system.keep(torch.nonzero(running)[:, 0])
     solution *= length
-    return NewtonStep(solution, -inner(seen.gradient, solution) / 2, products, factored)
+    return NewtonStep(solution, -inner(seen.gradient, solution) / 2, products, factors)
 
 
 @dataclass
@@ -129,7 +176,7 @@ class _System:
     index: Tensor
     problems: Problems
     bend: Tensor
-    preconditioner: DiagonalPreconditioner | FactoredPreconditioner
+    preconditioner: MixedPreconditioner | FactoredPreconditioner
     solution: Tensor
     rest: Tensor
     direction: Tensor
@@ -137,9 +184,10 @@ class _System:
     target: Tensor
 
     @classmethod
-    def start(cls, objective: Objective, gradient: Tensor, bend: Tensor, problems: Problems) -> "_System":
+    def start(
+        cls, gradient: Tensor, bend: Tensor, problems: Problems, preconditioner: MixedPreconditioner
+    ) -> "_System":
         """At solution 0."""
-        preconditioner = DiagonalPreconditioner.build(objective, bend, problems)
         rest = -gradient.to(torch.float32)
         direction = preconditioner.apply(rest)
         size = inner(rest, direction)
@@ -208,21 +256,40 @@ def _line_search(
     return current + step.direction * length[:, None]
 
 
-def settle_intercepts(objective: Objective, problems: Problems, parameters: Tensor) -> Tensor:
-    """Parameters whose intercepts are best for their weights, to rounding: Newton steps on the logits alone.
+class Settled(NamedTuple):
+    """Parameters (r + 1, B, K) whose intercepts are best for their weights, and value, gradient and curvature there."""
 
-    The rows are passed over once. A step that would raise a problem's value is not taken.
+    parameters: Tensor
+    seen: Evaluation
+
+
+def settle_intercepts(objective: Objective, problems: Problems, parameters: Tensor) -> Settled:
+    """Make intercepts best for their weights, to rounding, by Newton steps on the logits; evaluate there in float64.
+
+    The rows are passed over twice: for the logits, and for the gradient. A step that would raise a problem's value is
+    not taken.
     """
-    seen = objective.evaluate(parameters, problems, keep_logits=True)
-    targets = objective.targets(problems)
-    logits, value, settled = _known(seen.logits), seen.value, parameters.clone()
+    settled, logits = parameters.clone(), objective.logits(parameters)
+    sums = objective.sums(logits, settled, problems)
     for _ in range(_INTERCEPT_STEPS):
-        trial_shift = objective.loss.intercept_step(logits, targets)
-        trial = settled.clone()
-        trial[-1] -= trial_shift
-        trial_value = objective.value_at(logits - trial_shift, trial, problems, targets)
-        better = (trial_value <= value)[:, None]
-        shift = torch.where(better, trial_shift, 0)
+        shift = objective.loss.intercept_step(sums.slope, sums.block)
+        is_last = bool(shift.abs().max() <= _SHORT)
+        if is_last:
+            # The parabola through so short a step is exact to rounding: no need to look again.
+            sums = sums._replace(value=sums.value - (sums.slope * shift).sum(1) / 2)
+        else:
+            trial = objective.sums(logits - shift, settled, problems)
+            better = trial.value <= sums.value
+            shift = torch.where(better[:, None], shift, 0)
+            sums = Sums(
+                *(
+                    torch.where(better.view(-1, *[1] * (new.ndim - 1)), new, old)
+                    for new, old in zip(trial, sums, strict=True)
+                )
+            )
         settled[-1] -= shift
-        logits, value = logits - shift, torch.minimum(value, trial_value)
-    return settled
+        logits -= shift
+        if is_last:
+            break
+    gradient = objective.gradient_at(logits, settled, problems)
+    return Settled(settled, Evaluation(sums.value, gradient, sums.block.diagonal(dim1=1, dim2=2).sum(1), None))

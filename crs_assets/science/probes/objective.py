@@ -8,6 +8,7 @@ With rows ``R``, residuals ``q`` (derivative of the loss by the logits) and para
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch  # noqa: TID253  # imported only when a probe is fitted
 from torch import Tensor  # noqa: TID253
@@ -15,8 +16,10 @@ from torch import Tensor  # noqa: TID253
 from crs_assets.science.probes.design import Design
 from crs_assets.science.probes.losses import Loss, Problems
 
-_NARROW = 64
-"""Products with fewer columns than this are several times faster when written transposed."""
+_LOGIT_ROWS = 4096
+"""Rows whose logits are looked at together: their intermediate results stay in the cache."""
+_NARROW, _NARROW_BACK = 16, 64
+"""Products of rows, and of transposed rows, with fewer columns than this are faster when written transposed."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,20 @@ class Evaluation:
     gradient: Tensor
     curvature: Tensor
     logits: Tensor | None
+
+
+class Sums(NamedTuple):
+    """Sums over all rows at some parameters, float64.
+
+    Attributes:
+        value: (B,) objective, nats.
+        slope: (B, K) derivative by the intercepts.
+        block: (B, K, K) second derivative by the intercepts.
+    """
+
+    value: Tensor
+    slope: Tensor
+    block: Tensor
 
 
 @dataclass(frozen=True)
@@ -83,6 +100,36 @@ class Objective:
         self._add_penalty(product, direction, problems)
         return product
 
+    def sums(self, logits: Tensor, parameters: Tensor, problems: Problems) -> "Sums":
+        """What the logits (n, B, K) float64 at some parameters say about the intercepts; no row is touched."""
+        count, outputs = len(problems), self.loss.outputs
+        value = problems.penalty / 2 * inner(parameters[:-1], parameters[:-1])
+        slope, block = logits.new_zeros(count, outputs), logits.new_zeros(count, outputs, outputs)
+        for start in range(0, len(logits), _LOGIT_ROWS):
+            rows = slice(start, start + _LOGIT_ROWS)
+            targets = self.loss.targets(rows, problems, torch.float64)
+            value = value + self.loss.value(logits[rows], targets)
+            probability = self.loss.probability(logits[rows], targets)
+            slope += self.loss.residual(probability, targets).sum(0)
+            block += self.loss.mean_block(self.loss.bend(probability, targets))
+        return Sums(value, slope, block)
+
+    def gradient_at(self, logits: Tensor, parameters: Tensor, problems: Problems) -> Tensor:
+        """Gradient (r + 1, B, K) float64 at parameters whose logits (n, B, K) float64 are known.
+
+        Residuals are taken in float64. Their product with streamed rows is float32: it rounds a gradient, whose square
+        is what counts, and nothing that hides one.
+        """
+        dtype = torch.float32 if self.design.resident is None else torch.float64
+        total = torch.zeros(self.design.width + 1, *logits.shape[1:], dtype=dtype, device=logits.device)
+        for rows, block in self.design.blocks(dtype):
+            targets = self.loss.targets(rows, problems, torch.float64)
+            residual = self.loss.residual(self.loss.probability(logits[rows], targets), targets)
+            _add_transposed(total, block, residual.to(dtype))
+        gradient = self.design.unfold(total.to(torch.float64))
+        self._add_penalty(gradient, parameters, problems)
+        return gradient
+
     def logits(self, parameters: Tensor) -> Tensor:
         """Logits (n, B, K) float64."""
         folded = self.design.fold(parameters)
@@ -115,7 +162,7 @@ def _times(block: Tensor, folded: Tensor) -> Tensor:
 def _add_transposed(total: Tensor, block: Tensor, residual: Tensor) -> None:
     """Add a block's transposed product (c + 1, B, K), the row sums last."""
     flat, matrix = residual.reshape(len(block), -1), total.view(len(total), -1)
-    if matrix.shape[1] < _NARROW:
+    if matrix.shape[1] < _NARROW_BACK:
         matrix[:-1] += (flat.T @ block).T
     else:
         matrix[:-1].addmm_(block.T, flat)

@@ -29,7 +29,11 @@ _SMALLEST_CURVATURE = 1e-9
 """Lower bound of the mean curvature relative to that at zero weights."""
 _SAMPLED_ROWS = 8192
 """Streamed rows that the weighted variances are estimated on."""
-_FEWEST_PRODUCTS = 30
+_FEWEST_PRODUCTS = 8
+_READING = 160
+"""Rank at which a factored column costs one product: operations per second over numbers read per second, about."""
+_PANEL = 256
+"""Columns of a system that are computed together, from the diagonal down: the other triangle is the same."""
 _FACTOR_CELLS = 2**25
 """Most cells of all factored blocks together (256 MB in float64)."""
 _RIDGE = 1e-7
@@ -135,6 +139,40 @@ class DiagonalPreconditioner:
         return _between(gradient, self.vectors, self.inverse)
 
 
+@dataclass(frozen=True)
+class MixedPreconditioner:
+    """Factored blocks for the problems that have them, the diagonal for the others.
+
+    Attributes:
+        diagonal: Of all problems.
+        factored: Of some of them, or None.
+        covered: (C,) int64, the positions of those.
+    """
+
+    diagonal: DiagonalPreconditioner
+    factored: "FactoredPreconditioner | None"
+    covered: Tensor
+
+    def select(self, which: Tensor) -> "MixedPreconditioner":
+        """The problems at these positions."""
+        slots = torch.full((self.diagonal.inverse.shape[1],), -1, device=which.device)
+        slots[self.covered] = torch.arange(len(self.covered), device=which.device)
+        kept = slots[which]
+        covered = torch.nonzero(kept >= 0)[:, 0]
+        factored = self.factored.select(kept[covered]) if self.factored and len(covered) else None
+        return MixedPreconditioner(self.diagonal.select(which), factored, covered)
+
+    def apply(self, gradient: Tensor) -> Tensor:
+        """Times a (r + 1, B, K) float32 tensor."""
+        if self.factored is None:
+            return self.diagonal.apply(gradient)
+        if len(self.covered) == gradient.shape[1]:
+            return self.factored.apply(gradient)
+        result = self.diagonal.apply(gradient)
+        result[:, self.covered] = self.factored.apply(gradient[:, self.covered])
+        return result
+
+
 class FactoredPreconditioner:
     """The Hessian's diagonal blocks ``R' D_k R + lambda``, one per problem and output, factored by Cholesky.
 
@@ -155,14 +193,18 @@ class FactoredPreconditioner:
         self._schur = schur.maximum(floor).to(torch.float32)
 
     @staticmethod
-    def cost(design: Design) -> int:
-        """How many Hessian products a factorisation costs: rank / 4 by operations, a third of that in time."""
-        return max(_FEWEST_PRODUCTS, design.rank // 12)
+    def cost(design: Design, columns: int) -> int:
+        """How many Hessian products of so many columns cost as much as factoring their blocks.
+
+        A product of a few columns takes as long as reading the rows twice, and a block as long as its operations. From
+        some width on products are limited by their operations too, and the cost is a third of the rank.
+        """
+        return max(_FEWEST_PRODUCTS, min(columns * design.rank // _READING, design.rank // 3))
 
     @staticmethod
-    def fits(design: Design, bend: Tensor) -> bool:
-        """Whether the blocks fit into memory."""
-        return bend[0].numel() * design.rank**2 <= _FACTOR_CELLS
+    def room(design: Design, outputs: int) -> int:
+        """How many problems' blocks fit into memory together."""
+        return int(_FACTOR_CELLS // (outputs * design.rank**2))
 
     def apply(self, gradient: Tensor) -> Tensor:
         """Times a (r + 1, B, K) float32 tensor; the intercept is eliminated first (block elimination)."""
@@ -181,19 +223,35 @@ class FactoredPreconditioner:
         chosen._border, chosen._solved = self._border[:, columns], self._solved[:, columns]
         return chosen
 
+    def joined(self, other: "FactoredPreconditioner") -> "FactoredPreconditioner":
+        """The problems of both, the other's last."""
+        both = copy(self)
+        both._factor, both._schur = torch.cat([self._factor, other._factor]), torch.cat([self._schur, other._schur])
+        both._border = torch.cat([self._border, other._border], dim=1)
+        both._solved = torch.cat([self._solved, other._solved], dim=1)
+        return both
+
     def _solve(self, right: Tensor) -> Tensor:
         return torch.cholesky_solve(right.T[..., None], self._factor)[..., 0].T
 
 
 def _blocks(design: Design, curvature: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """R'D_k R (columns, r, r), R'D_k 1 (r, columns) and sum of D_k (columns,), float64, for curvature (n, columns)."""
+    """R'D_k R (columns, r, r), R'D_k 1 (r, columns) and sum of D_k (columns,), float64, for curvature (n, columns).
+
+    Only the lower triangle of a system is sure to be there.
+    """
     size = design.width
     system = torch.zeros(curvature.shape[1], size, size, dtype=torch.float64, device=curvature.device)
     border = torch.zeros(size, curvature.shape[1], dtype=torch.float64, device=curvature.device)
     for rows, block in design.blocks(torch.float32):
         border += block.T @ curvature[rows]
         for column, weight in enumerate(curvature[rows].T):
-            system[column] += block.T @ (block * weight[:, None])
+            weighted = block * weight[:, None]
+            for left in range(0, size, _PANEL):
+                panel = slice(left, left + _PANEL)
+                system[column, left:, panel] += block[:, left:].T @ weighted[:, panel]
+    if design.resident is None:
+        system = system.tril() + system.tril(-1).mT
     return design.unfold_both(system), design.unfold_weights(border), curvature.sum(0, dtype=torch.float64)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor  # noqa: TID253
 from crs_assets.science.probes.design import build_design
 from crs_assets.science.probes.lbfgs import Progress, minimise
 from crs_assets.science.probes.losses import Loss, Problems, SigmoidLoss, SoftmaxLoss
-from crs_assets.science.probes.newton import polish, settle_intercepts
+from crs_assets.science.probes.newton import Factors, polish, settle_intercepts
 from crs_assets.science.probes.objective import Evaluation, Objective, inner
 from crs_assets.science.probes.path import SetFits
 from crs_assets.science.probes.preconditioning import SpectralPreconditioner
@@ -21,7 +21,9 @@ _MARGIN = 0.1
 _CONFIRMED = 0.25
 """The same estimate from float64 gradients: below this share of the gap the fit is done."""
 _WORKING_BYTES = 256 * 2**20
-"""Memory for the Newton steps of the problems that are taken together."""
+"""Memory for the logits of the problems that are taken together."""
+_NEWTON_COPIES, _SETTLING_COPIES = 8, 1
+"""How often Newton steps and the last look hold all logits in float64."""
 
 
 def solve_set(
@@ -51,9 +53,7 @@ def solve_set(
     where = torch.device(device)
     objective = Objective(build_design(features, rows, scale, where), _loss(labels, where))
     problems = _all_problems(len(objective.loss.initial), lambdas, where)
-    progress = _minimise(objective, problems, gap=gap, max_iterations=max_iterations)
-    progress.parameters = _settled(objective, problems, progress.parameters)
-    final = objective.evaluate(progress.parameters, problems)
+    progress, final = _minimise(objective, problems, gap=gap, max_iterations=max_iterations)
     grid = (len(lambdas), -1)
     weights, intercepts = objective.design.stored_weights(progress.parameters)
     return SetFits(
@@ -79,8 +79,10 @@ def _all_problems(targets: int, lambdas: FloatArray, device: torch.device) -> Pr
     return Problems(target, penalty)
 
 
-def _minimise(objective: Objective, problems: Problems, *, gap: float, max_iterations: int) -> Progress:
-    """Quasi-Newton steps for all, then Newton steps for those that have not converged."""
+def _minimise(
+    objective: Objective, problems: Problems, *, gap: float, max_iterations: int
+) -> tuple[Progress, Evaluation]:
+    """Quasi-Newton steps for all, a look in float64, Newton steps for those that have not converged."""
     start = torch.zeros(
         objective.design.rank + 1,
         len(problems),
@@ -92,36 +94,81 @@ def _minimise(objective: Objective, problems: Problems, *, gap: float, max_itera
     first_passes = min(_QUASI_NEWTON_PASSES, max_iterations)
     working = start.to(objective.design.working_dtype)
     progress = minimise(objective, problems, working, gap=_MARGIN * gap, max_passes=first_passes)
-    progress.parameters = progress.parameters.to(torch.float64)
+    everything = torch.arange(len(problems), device=start.device)
+    progress.parameters, final = _settled(objective, problems, progress.parameters.to(torch.float64), everything)
     if working.dtype == torch.float32:
-        _confirm(objective, problems, progress, gap)
+        _confirm(objective, problems, progress, final, gap)
     left = torch.nonzero(~progress.converged)[:, 0]
-    steps = max_iterations - first_passes
-    for group in torch.split(left, _group_size(objective)) if steps and len(left) else ():
-        polished = polish(objective, problems.select(group), progress.parameters[:, group], gap=gap, max_steps=steps)
-        progress.parameters[:, group] = polished.parameters
-        progress.decrement[group], progress.value[group] = polished.decrement, polished.value
-        progress.passes[group] += polished.passes
-    return progress
+    if len(left) and max_iterations > first_passes:
+        _finish(objective, problems, progress, gap=gap, max_steps=max_iterations - first_passes)
+        progress.parameters[:, left], last = _settled(objective, problems, progress.parameters, left)
+        final.value[left], final.gradient[:, left], final.curvature[left] = last.value, last.gradient, last.curvature
+    return progress, final
 
 
-def _group_size(objective: Objective) -> int:
-    """Problems whose logits, in the handful of copies that Newton steps hold, fit into the working memory."""
-    return max(1, _WORKING_BYTES // (8 * 8 * objective.design.rows * objective.loss.outputs))
+def _finish(objective: Objective, problems: Problems, progress: Progress, *, gap: float, max_steps: int) -> None:
+    """Newton steps for the problems that are left, from the largest penalty to the smallest.
+
+    Small penalties on separable rows leave quasi-Newton steps far from the solution, and Newton steps with a long way
+    to go; the solution of the next larger penalty is a much better start.
+    """
+    factors = Factors(None, problems.target[:0])
+    for penalty in sorted(set(problems.penalty.tolist()), reverse=True):
+        left = torch.nonzero(~progress.converged & (problems.penalty == penalty))[:, 0]
+        for group in torch.split(left, _group_size(objective, _NEWTON_COPIES)) if len(left) else ():
+            start, passes = _best_start(objective, problems, progress, group)
+            polished, factors = polish(objective, problems.select(group), start, factors, gap=gap, max_steps=max_steps)
+            progress.parameters[:, group] = polished.parameters
+            progress.decrement[group], progress.value[group] = polished.decrement, polished.value
+            progress.passes[group] += polished.passes + passes
+            progress.converged[group] = polished.converged
 
 
-def _settled(objective: Objective, problems: Problems, parameters: Tensor) -> Tensor:
-    """Intercepts made exact for their weights, some problems at a time."""
-    everything = torch.arange(len(problems), device=parameters.device)
-    groups = torch.split(everything, _group_size(objective))
-    return torch.cat(
-        [settle_intercepts(objective, problems.select(group), parameters[:, group]) for group in groups], dim=1
+def _best_start(objective: Objective, problems: Problems, progress: Progress, group: Tensor) -> tuple[Tensor, int]:
+    """The best of what each problem has reached, the solution of the next larger penalty, and the line through two.
+
+    Returns:
+        (r + 1, B, K) float64, and how many passes over the rows it took to choose.
+    """
+    own, subset = progress.parameters[:, group], problems.select(group)
+    larger = sorted({penalty for penalty in problems.penalty.tolist() if penalty > subset.penalty[0]})[:2]
+    solved = [progress.parameters[:, _same_targets(problems, subset, penalty)] for penalty in larger]
+    candidates = [own, *solved[:1]]
+    if len(solved) == 2:
+        # Penalties are a geometric series, along which solutions move evenly.
+        candidates.append(2 * solved[0] - solved[1])
+    values = torch.stack([objective.evaluate(candidate, subset).value for candidate in candidates])
+    chosen = torch.stack(candidates)[values.argmin(0), :, torch.arange(len(group), device=group.device)]
+    return chosen.movedim(0, 1), len(candidates)
+
+
+def _same_targets(problems: Problems, subset: Problems, penalty: float) -> Tensor:
+    """Positions of the problems with a subset's targets at a penalty."""
+    there = torch.nonzero(problems.penalty == penalty)[:, 0]
+    return there[(problems.target[there][None] == subset.target[:, None]).max(1).indices]
+
+
+def _group_size(objective: Objective, copies: int) -> int:
+    """Problems of which so many copies of all logits fit into the working memory."""
+    return max(1, _WORKING_BYTES // (8 * copies * objective.design.rows * objective.loss.outputs))
+
+
+def _settled(objective: Objective, problems: Problems, parameters: Tensor, which: Tensor) -> tuple[Tensor, Evaluation]:
+    """Parameters (r + 1, W, K) of some problems with exact intercepts, and value, gradient and curvature there."""
+    groups = torch.split(which, _group_size(objective, _SETTLING_COPIES))
+    ends = [settle_intercepts(objective, problems.select(group), parameters[:, group]) for group in groups]
+    seen = [end.seen for end in ends]
+    evaluation = Evaluation(
+        value=torch.cat([part.value for part in seen]),
+        gradient=torch.cat([part.gradient for part in seen], dim=1),
+        curvature=torch.cat([part.curvature for part in seen]),
+        logits=None,
     )
+    return torch.cat([end.parameters for end in ends], dim=1), evaluation
 
 
-def _confirm(objective: Objective, problems: Problems, progress: Progress, gap: float) -> None:
-    """Repeat in float64 what quasi-Newton steps concluded in float32; what fails goes on to Newton steps."""
-    seen = objective.evaluate(progress.parameters, problems)
+def _confirm(objective: Objective, problems: Problems, progress: Progress, seen: Evaluation, gap: float) -> None:
+    """Repeat with float64 gradients what was concluded in float32; what fails goes on to Newton steps."""
     preconditioner = SpectralPreconditioner.build(objective.design, objective.loss, problems)
     preconditioner.update(seen.curvature, torch.ones_like(progress.converged))
     estimate = inner(seen.gradient, preconditioner.apply(seen.gradient)) / 2

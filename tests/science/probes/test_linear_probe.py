@@ -75,6 +75,39 @@ def test_multiclass_reaches_the_minimum_found_by_scikit_learn(n, d, k):
             assert ours == pytest.approx(roc_auc_score(y == label, theirs), abs=1e-4)
 
 
+def test_many_features_rank_new_rows_as_the_optimum_does():
+    # The optimum lies in the span of the rows, so scipy may look for it in their 120 coordinates there.
+    x = features(2120, 2048)
+    y = binary_labels(x, labels=2)
+    rows, new = np.arange(120), np.arange(120, 2120)
+    lambdas = [1e-4, 1e-1]
+    path, mean, scale = fit(x, y, rows=rows, lambdas=lambdas)
+    assert path.converged.all()
+    z = (x.astype(np.float64) - mean) / scale
+    coordinates = z @ np.linalg.svd(z[rows], full_matrices=False)[2].T
+    nothing, unit = np.zeros(120), np.ones(120)
+    for p, penalty in enumerate(lambdas):
+        for label in range(2):
+            seen = np.where(np.arange(len(x)) < 120, y[:, label], np.nan)
+            least, logits = sigmoid_minimum(coordinates, seen, nothing, unit, penalty)
+            value = sigmoid_objective(x, seen, scale, penalty, path.weights[0, p, label], path.intercepts[0, p, label])
+            assert value <= least * (1 + GAP)
+            judged = new[np.isfinite(y[new, label])]
+            ours = roc_auc_score(y[judged, label], path.logits(x[judged], 0, p)[:, label])
+            assert ours == pytest.approx(roc_auc_score(y[judged, label], logits[judged]), abs=1e-4)
+
+
+def test_many_rows_of_few_features_reach_the_minimum():
+    x = features(20_000, 6)
+    y = binary_labels(x, labels=1)
+    path, mean, scale = fit(x, y, lambdas=[1e-5, 1.0])
+    assert path.converged.all()
+    for p, penalty in enumerate([1e-5, 1.0]):
+        least, _ = sigmoid_minimum(x, y[:, 0], mean, scale, penalty)
+        value = sigmoid_objective(x, y[:, 0], scale, penalty, path.weights[0, p, 0], path.intercepts[0, p, 0])
+        assert value <= least * (1 + GAP)
+
+
 def test_separable_rows_at_the_smallest_penalty():
     x = features(80, 20)
     y = (x[:, :1] > np.median(x[:, 0])).astype(np.float64)
@@ -125,9 +158,11 @@ def test_factored_systems_reach_the_same_minimum(monkeypatch, cells):
     x = features(300, 30)
     separable = np.column_stack([binary_labels(x, labels=1), x[:, 0] > np.median(x[:, 0])])
     for y in (separable, classes(x, 4)):
-        plain, _, _ = fit(x, y)
         with monkeypatch.context() as patch:
-            patch.setattr(preconditioning.FactoredPreconditioner, "cost", staticmethod(lambda _: 1))
+            patch.setattr(preconditioning, "_FACTOR_CELLS", 0)
+            plain, _, _ = fit(x, y)
+        with monkeypatch.context() as patch:
+            patch.setattr(preconditioning.FactoredPreconditioner, "cost", staticmethod(lambda *_: 1))
             patch.setattr(design, "_RESIDENT_CELLS", cells)
             factored, _, _ = fit(x, y)
         assert factored.converged.all()
