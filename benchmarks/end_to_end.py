@@ -83,7 +83,7 @@ def by_script(bench: Bench, task: Task) -> tuple[dict[str, float], dict[tuple[in
     (encoder,) = bench.suite.encoders.values()
     protocol = bench.suite.protocol
     # The published network as timm builds it; the stages fold its batch norms.
-    model = load_timm_encoder(encoder, bench.weights.mirror, "cpu", "float32", fold=False).model
+    model = load_timm_encoder(encoder, bench.weights.mirror, "cpu", fold=False).model
     with Stopwatch() as encoding:
         features = encode(task, model, encoder, protocol, bench.compute.batch_size)
     with Stopwatch() as probing:

@@ -2,7 +2,8 @@
 
 Both sides start from nothing in a folder of their own and do the same work in one process; the order alternates between
 repetitions, and libraries are imported before the first. ``--encoders`` takes a part of the suite, for a quicker
-measurement: the fixed costs weigh more then, so the ratio comes out rather too high.
+measurement: the fixed costs weigh more then, so the ratio comes out rather too high. Of the stages called directly, the
+share of each in their time is told too.
 """
 
 import importlib
@@ -11,10 +12,12 @@ import logging
 import tempfile
 import time
 import warnings
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
-from reporting import options_parser, ratios, report, spread
+from reporting import Stopwatch, options_parser, ratios, report, spread
 
 from crs_assets.automation.planner import (
     CELL_STEPS,
@@ -57,22 +60,24 @@ def through_dagster(suite: str, home: Path) -> float:
     return time.perf_counter() - began
 
 
-def directly(suite: str, home: Path) -> float:
-    """Seconds of the same stages without Dagster."""
+def directly(suite: str, home: Path, by_stage: Counter[str]) -> float:
+    """Seconds of the same stages without Dagster; those of each are added to ``by_stage``."""
     with dg.build_resources({"bench": default_resources(suite, Home(home))["bench"]}) as resolved:
         bench: Bench = resolved.bench.resolve()
     began = time.perf_counter()
-    make(BEFORE_PANEL, bench)
+    make(BEFORE_PANEL, bench, by_stage)
     freeze_panel(bench)
-    make(AFTER_PANEL, bench)
+    make(AFTER_PANEL, bench, by_stage)
     return time.perf_counter() - began
 
 
-def make(steps: tuple[Step, ...], bench: Bench) -> None:
+def make(steps: tuple[Step, ...], bench: Bench, by_stage: Counter[str]) -> None:
     for step in steps:
         for stage in step.stages:
-            for parts in list(stage.partitions(bench)):
-                stage.ensure(bench, *parts)
+            with Stopwatch() as watch:
+                for parts in list(stage.partitions(bench)):
+                    stage.ensure(bench, *parts)
+            by_stage[stage.name] += watch.seconds
 
 
 def part_of(suite: str, encoders: list[str], home: Path) -> str:
@@ -99,7 +104,8 @@ def main() -> None:
     warnings.simplefilter("ignore", dg.BetaWarning)
     for library in LIBRARIES:
         importlib.import_module(library)
-    sides = {"dagster": through_dagster, "direct": directly}
+    by_stage: Counter[str] = Counter()
+    sides = {"dagster": through_dagster, "direct": partial(directly, by_stage=by_stage)}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for repeat in range(options.repeats):
         for name in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
@@ -115,6 +121,7 @@ def main() -> None:
         "repetitions": options.repeats,
         **{f"{name}_seconds": spread(values) for name, values in seconds.items()},
         "ratio": ratios(seconds["dagster"], seconds["direct"]),
+        "direct_shares": {name: spent / sum(seconds["direct"]) for name, spent in by_stage.most_common()},
     }
     report(figures, "dagster", "torch", "numpy", "polars", file=options.json)
 

@@ -14,6 +14,14 @@ TINY = {
     "probes-isic": (*PROBES, "--classes", "3"),
     "probe-growth": ("benchmarks/probe_growth.py", "--rows", "80", "--dim", "8", "--labels", "2", "--repetitions", "1"),
     "images": ("benchmarks/images.py", "--sides", "64", "--repetitions", "1"),
+    "image-stream": (
+        "benchmarks/image_stream.py",
+        *("--images", "100", "--side", "64", "--sample", "20", "--repetitions", "1"),
+    ),
+    "extraction": (
+        "benchmarks/extraction.py",
+        *("--encoders", "vit-tiny-untrained-112", "--images", "32", "--repetitions", "1"),
+    ),
     "bootstrap": (
         "benchmarks/bootstrap.py",
         *("--rows", "300", "--labels", "2", "--replicates", "20", "--reference", "5"),

@@ -12,6 +12,7 @@ GROWTH_PLOT = "images/probe-growth.png"
 FOLDER = "FOLDER"
 PEERS = {"torch_lbfgs": "torch.optim.LBFGS", "torchgeo_bench": "torchgeo-bench"}
 MISSING = "not measured yet"
+SHOWN = 0.01
 
 Figures = Mapping[str, Any]
 
@@ -76,7 +77,9 @@ def _percent(fraction: float) -> str:
 def _overhead(figures: Figures) -> list[Line]:
     some = "" if figures["encoders"] == "all" else f" ({len(figures['encoders'])} encoders)"
     what = f"suite {figures['suite']}{some} through Dagster against the same stages called directly"
-    return [Line(what, spread(figures["ratio"]), f"{spread(figures['dagster_seconds'], ' s')} through Dagster")]
+    shares = ", ".join(f"`{name}` {share:.0%}" for name, share in figures["direct_shares"].items() if share >= SHOWN)
+    beside = f"{spread(figures['dagster_seconds'], ' s')} through Dagster; of the time without: {shares}"
+    return [Line(what, spread(figures["ratio"]), beside)]
 
 
 def _probes(figures: Figures) -> list[Line]:
@@ -117,6 +120,30 @@ def _images(figures: Figures) -> list[Line]:
         )
         for found in figures["sets"]
     ]
+
+
+def _image_stream(figures: Figures) -> list[Line]:
+    what = f"{figures['images']:,} images of {figures['side']} px through {figures['conditions']} conditions"
+    memory = f"most memory {figures['late_bytes'] / 1e6:.0f} MB, {100 * figures['growth']:+.1f} % after the first tenth"
+    scaling = f"scaling per core {spread(figures['scaling_per_core'], '')} with {figures['workers']} threads"
+    return [Line(what, "", f"{memory}; {scaling}")]
+
+
+def _extraction(figures: Figures) -> list[Line]:
+    return [line for found in figures["sets"] for line in _extracted(found, figures)]
+
+
+def _extracted(found: Figures, figures: Figures) -> list[Line]:
+    what = f"{found['encoder']} on {figures['device']}, batch {figures['batch_size']}"
+    batches = ", ".join(f"{size}: {_number(rate)}" for size, rate in found["per_second_by_batch"].items())
+    cosine = f"smallest cosine {found['bfloat16_smallest_cosine']:.5f}"
+    close = f"bfloat16 {_number(found['bfloat16_speedup'])}x as fast, {cosine}"
+    return [
+        Line(f"{what}: prepared images to features, of the bare forward rate", spread(found["prepared_of_bare"]),
+             f"{spread(found['prepared_per_second'], ' images/s')}; {close}"),
+        Line(f"{what}: JPEG files to features, of the bare forward rate", spread(found["from_jpeg_of_bare"]),
+             f"images/s of one thread by batch: {batches}"),
+    ]  # fmt: skip
 
 
 def _bootstrap(figures: Figures) -> list[Line]:
@@ -168,6 +195,10 @@ BENCHMARKS = (
               ("benchmarks/probe_growth.py", "--plot", f"docs/{GROWTH_PLOT}"), _growth),
     Benchmark("images", "all degradations from one decode against a plain pipeline per condition",
               ("benchmarks/images.py",), _images),
+    Benchmark("image-stream", "a long stream of images through every condition: memory, and cores that add up",
+              ("benchmarks/image_stream.py",), _image_stream),
+    Benchmark("extraction", "images to features against the bare forward pass of the network",
+              ("benchmarks/extraction.py",), _extraction),
     Benchmark("bootstrap", "bootstrap of AUROC by weighted ranks against roc_auc_score in a loop",
               ("benchmarks/bootstrap.py",), _bootstrap),
     Benchmark("tables", "ISIC 2019's tables to nested label subsets, on one core",

@@ -97,6 +97,8 @@ class Bars:
             self._name = name
             self._task = self._progress.add_task(name, total=progress.total, unit=progress.unit, rate="")
         rate = f"{progress.rate:.0f} {progress.unit}/s" if progress.rate else ""
+        if progress.busy is not None:
+            rate += f", encoder busy {progress.busy:.0%}"
         self._progress.update(self._task, completed=progress.done, rate=rate)
 
     def _clear(self) -> None:

@@ -1,6 +1,7 @@
 """Everything a stage needs, in one place: the suite, the store, the device, the data, the weights."""
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from crs_assets.resources.data_roots import DataRoots, Roots
 from crs_assets.resources.home import Home, home_path
 from crs_assets.resources.prepared_images import PreparedImages
 from crs_assets.resources.weights import Weights, WeightStore
-from crs_assets.science.encoders import FrozenEncoder, load_encoder
+from crs_assets.science.encoders import FrozenEncoder, RunMode, load_encoder
 from crs_assets.science.suite import Suite
 from crs_assets.science.toml_models import CatalogError
 
@@ -55,7 +56,7 @@ class Bench:
         return PreparedImages(self.home.path / "cache" / "images", self.compute.image_cache_bytes)
 
     def load_encoder(self, name: str) -> FrozenEncoder:
-        """An encoder ready to encode; kept while its partitions follow one another.
+        """An encoder ready to encode in float32; kept while its partitions follow one another.
 
         Raises:
             WeightsError: If weights are missing, changed, or do not fill the network exactly.
@@ -68,21 +69,27 @@ class Bench:
             self._loaded[fingerprint] = load_encoder(spec, self.weights.mirror, self.compute.device)
         return self._loaded[fingerprint]
 
-    def batch_size(self, encoder: str) -> int:
-        """Images per forward pass of an encoder: the device's, unless that once did not fit into memory."""
-        remembered = self._batch_file(encoder)
-        return int(remembered.read_text()) if remembered.exists() else self.compute.batch_size
+    def run_mode(self, encoder: str) -> RunMode:
+        """How an encoder runs here: as a trial or a full memory once decided, else as the device is configured."""
+        remembered = self._run_mode_file(encoder)
+        if not remembered.exists():
+            return RunMode(self.compute.batch_size)
+        return RunMode(**json.loads(remembered.read_text()))
 
-    def halve_batch(self, encoder: str) -> int:
-        """Remember half the batch for an encoder on this kind of device, and return it."""
-        half = max(1, self.batch_size(encoder) // 2)
-        path = self._batch_file(encoder)
+    def wants_trial(self, encoder: str) -> bool:
+        """Whether an encoder has to be tried out before its first features on this kind of device."""
+        return self.compute.needs_trial and not self._run_mode_file(encoder).exists()
+
+    def remember_run_mode(self, encoder: str, mode: RunMode) -> None:
+        """Keep how an encoder runs on this kind of device; it is part of the fingerprint of its features."""
+        path = self._run_mode_file(encoder)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, str(half))
-        return half
+        write_atomic(path, json.dumps(asdict(mode)))
 
-    def _batch_file(self, encoder: str) -> Path:
-        return self.home.path / "batch-sizes" / f"{encoder}.{self.compute.kind}.{self.compute.batch_size}"
+    def _run_mode_file(self, encoder: str) -> Path:
+        compute = self.compute
+        asked = f"{compute.kind}.{'trial' if compute.finds_batch else compute.batch_size}.{compute.precision}"
+        return self.home.path / "run-modes" / f"{encoder}.{asked}.json"
 
 
 class BenchResource(dg.ConfigurableResource):  # type: ignore[type-arg]

@@ -225,13 +225,13 @@ def _loaded(
     """The rows' images in order; at most ``ahead`` rows are in memory beyond the one that is being used."""
     if workers == 0:
         for row in rows:
-            yield _load_row(load, row, per_row)
+            yield load_row(load, row, per_row)
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="images")
     waiting: deque[Future[Sequence[NDArray[np.uint8]]]] = deque()
     try:
         for row in rows:
-            waiting.append(pool.submit(_load_row, load, row, per_row))
+            waiting.append(pool.submit(load_row, load, row, per_row))
             if len(waiting) >= ahead:
                 yield waiting.popleft().result()
         while waiting:
@@ -240,7 +240,12 @@ def _loaded(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _load_row(load: Loader, row: int, per_row: int) -> Sequence[NDArray[np.uint8]]:
+def load_row(load: Loader, row: int, per_row: int) -> Sequence[Image]:
+    """The prepared images of a row, one per condition.
+
+    Raises:
+        ExtractionError: If they cannot be loaded; never with the path.
+    """
     failure = ""
     try:
         images = load(row)

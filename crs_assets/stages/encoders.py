@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
-from crs_assets.science.encoders import EncoderMemoryError, single_threaded_tensors
+from crs_assets.science.encoders import EncoderMemoryError, FrozenEncoder, PrecisionError, single_threaded_tensors
 from crs_assets.science.extraction import Encoder, extract
 from crs_assets.science.images import single_threaded
 from crs_assets.science.protocol import CLEAN
@@ -18,6 +18,7 @@ from crs_assets.stages.data import DatasetIndex, read_index
 from crs_assets.stages.feature_files import finished_chunks, open_features, read_chunks, write_chunk, write_features
 from crs_assets.stages.image_source import PIXEL_LIBRARIES, Load, clean_images, degradation_recipe, degraded_images
 from crs_assets.stages.progress import Progress, report
+from crs_assets.stages.run_mode import Watched, closeness, forbid_bfloat16, halve_batch, settle
 from crs_assets.stages.stage import Built, Outcome, Stage
 
 WEIGHTS_FILE = "weights.json"
@@ -74,17 +75,21 @@ def obtain_weights(bench: Bench, encoder: str) -> None:
 
 
 class Encoding(Stage):
-    """A stage that runs an encoder: a batch that does not fit into memory is halved, and the partition begun anew."""
+    """A stage that runs an encoder, in the mode that was settled for it; one that fails is changed, and begun anew."""
 
     def ensure(self, bench: Bench, *parts: str) -> Outcome:
-        """As any stage; the batch size that fitted is remembered, because it is part of the fingerprint."""
+        """As any stage; how the encoder runs is settled before, because it is part of the fingerprint."""
+        encoder, image_set = parts
         while True:
             try:
+                if bench.wants_trial(encoder) and self.recipe(bench, *parts) is not None:
+                    settle(bench, encoder, *_clean_rows(bench, encoder, image_set))
                 return super().ensure(bench, *parts)
             except EncoderMemoryError:
-                if bench.batch_size(parts[0]) == 1:
+                if not halve_batch(bench, encoder):
                     raise
-                bench.halve_batch(parts[0])
+            except PrecisionError:
+                forbid_bfloat16(bench, encoder)
 
 
 class Features(Encoding):
@@ -111,7 +116,7 @@ class Features(Encoding):
         ids = rows["image_id"].to_list()
         load = clean_images(bench, encoder, image_set, rows)
         features, timing = encode_rows(
-            bench, staging, bench.load_encoder(encoder), self.name, parts, ids, load, [CLEAN]
+            bench, staging, ready_encoder(bench, encoder), self.name, parts, ids, load, [CLEAN]
         )
         write_features(staging.path(FEATURES_FILE), ids, features[:, 0, :])
         return built_features(features, timing)
@@ -146,7 +151,7 @@ class DegradedFeatures(Encoding):
         conditions = [condition.name for condition in bench.suite.protocol.degradations()]
         load = degraded_images(bench, encoder, dataset, rows)
         features, timing = encode_rows(
-            bench, staging, bench.load_encoder(encoder), self.name, parts, ids, load, conditions
+            bench, staging, ready_encoder(bench, encoder), self.name, parts, ids, load, conditions
         )
         for position, condition in enumerate(conditions):
             write_features(staging.path(f"{condition}.arrow"), ids, features[:, position, :])
@@ -182,8 +187,13 @@ def encoding_inputs(bench: Bench, encoder: str, image_set: str) -> dict[str, Any
         "weights": weights,
         "index": index,
         "working_short_side": bench.suite.protocol.images.working_short_side,
-        "numeric_mode": bench.compute.numeric_mode(bench.batch_size(encoder)),
+        "numeric_mode": bench.compute.numeric_mode(bench.run_mode(encoder)),
     }
+
+
+def ready_encoder(bench: Bench, encoder: str) -> FrozenEncoder:
+    """An encoder in the precision that was settled for it."""
+    return bench.load_encoder(encoder).in_precision(bench.run_mode(encoder).precision)
 
 
 def encode_rows(
@@ -211,33 +221,48 @@ def encode_rows(
     Returns:
         Features of shape (images, conditions, d), and this run's figures.
     """
-    compute = bench.compute
-    began, start_chunk, rate = time.perf_counter(), finished_chunks(staging.folder), 0.0
+    compute, began, start_chunk = bench.compute, time.perf_counter(), finished_chunks(staging.folder)
+    mode = bench.run_mode(parts[0])
+    # What was settled on images of one set has to hold on those of another.
+    close = closeness(bench, parts[0], *_clean_rows(bench, *parts)) if mode.precision == "bfloat16" else None
+    watched, rate = Watched(encoder, compute.threads), 0.0
 
     def progress(done: int, total: int, images_per_second: float) -> None:
         nonlocal rate
         rate = images_per_second
-        report(Progress(stage, parts, done, total, "images", images_per_second))
+        report(Progress(stage, parts, done, total, "images", images_per_second, watched.busy_share))
 
     chunks = extract(
         ids,
         load,
-        encoder,
-        batch_size=bench.batch_size(parts[0]),
+        watched,
+        batch_size=mode.batch_size,
         chunk_batches=compute.chunk_batches,
         conditions=conditions,
         start_chunk=start_chunk,
         workers=compute.workers,
-        encoders=compute.threads if compute.kind == "cpu" else 1,
+        encoders=compute.threads,
         encoder_setup=single_threaded_tensors if compute.kind == "cpu" else None,
         progress=progress,
     )
     with single_threaded():
         for chunk in chunks:
             write_chunk(staging.folder, chunk.index, chunk.features)
+    busy = watched.busy_share
     features = read_chunks(staging.folder).reshape(len(ids), len(conditions), -1)
-    seconds = time.perf_counter() - began
-    return features, {"images_per_second": rate, "seconds": seconds, "resumed_chunks": float(start_chunk)}
+    timing = {
+        "images_per_second": rate,
+        "encoder_busy_share": busy,
+        "seconds": time.perf_counter() - began,
+        "resumed_chunks": float(start_chunk),
+    }
+    return features, timing if close is None else {**timing, "smallest_cosine_with_float32": close}
+
+
+def _clean_rows(bench: Bench, encoder: str, image_set: str) -> tuple[Load, int]:
+    """Row number -> the clean image, and how many usable rows there are."""
+    rows = usable_rows(read_index(bench, image_set))
+    return clean_images(bench, encoder, image_set, rows), rows.height
 
 
 def built_features(features: Float32, timing: dict[str, float]) -> Built:

@@ -17,6 +17,7 @@ class Progress:
         total: Units in all.
         unit: What is counted, in the plural.
         rate: Units per second of this run; 0 while unknown.
+        busy: Share of the time so far in which the encoder was at work; None for work without one.
     """
 
     stage: str
@@ -25,12 +26,14 @@ class Progress:
     total: int
     unit: str
     rate: float = 0.0
+    busy: float | None = None
 
     def line(self) -> str:
         """One line for a log."""
         left = f", {(self.total - self.done) / self.rate:.0f} s left" if self.rate else ""
         speed = f", {self.rate:.0f} {self.unit}/s" if self.rate else ""
-        return f"{self.stage} {'|'.join(self.parts)}: {self.done} of {self.total} {self.unit}{speed}{left}"
+        busy = "" if self.busy is None else f", encoder busy {self.busy:.0%}"
+        return f"{self.stage} {'|'.join(self.parts)}: {self.done} of {self.total} {self.unit}{speed}{left}{busy}"
 
 
 Sink = Callable[[Progress], None]

@@ -4,6 +4,7 @@ from crs_assets.science.encoders.errors import AbsentWeightsError, EncoderMemory
 from crs_assets.science.encoders.frozen import FrozenEncoder, load_encoder, single_threaded_tensors
 from crs_assets.science.encoders.preprocessing import prepare
 from crs_assets.science.encoders.spec import ENCODER_FOLDER, EncoderSpec, fingerprint, load_encoder_spec
+from crs_assets.science.encoders.tuning import PrecisionError, RunMode, smallest_cosine, tune
 from crs_assets.science.encoders.twins import untrained_twin
 from crs_assets.science.encoders.weights import hashes, locate, verify
 
@@ -13,6 +14,8 @@ __all__ = [
     "EncoderMemoryError",
     "EncoderSpec",
     "FrozenEncoder",
+    "PrecisionError",
+    "RunMode",
     "WeightsError",
     "fingerprint",
     "hashes",
@@ -21,6 +24,8 @@ __all__ = [
     "locate",
     "prepare",
     "single_threaded_tensors",
+    "smallest_cosine",
+    "tune",
     "untrained_twin",
     "verify",
 ]

@@ -1,14 +1,14 @@
 """A frozen encoder: uint8 images in, float32 features out. Loading one never needs the network unless it is one."""
 
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crs_assets.science.encoders.spec import EncoderSpec
 
-NumericMode = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16"]
 
 
 class FrozenEncoder(Protocol):
@@ -35,17 +35,18 @@ class FrozenEncoder(Protocol):
         """
         ...
 
+    def in_precision(self, precision: Precision) -> Self:
+        """The same network, whose operations run in another precision; features are float32 either way."""
+        ...
 
-def load_encoder(
-    spec: EncoderSpec, mirror: Path | None = None, device: str = "cpu", numeric_mode: NumericMode = "float32"
-) -> FrozenEncoder:
-    """Build an encoder with its published (or seeded random) weights, ready to encode.
+
+def load_encoder(spec: EncoderSpec, mirror: Path | None = None, device: str = "cpu") -> FrozenEncoder:
+    """Build an encoder with its published (or seeded random) weights, ready to encode in float32.
 
     Args:
         spec: The encoder.
         mirror: Folder of mirrored weights; packages need none.
         device: ``cpu``, ``cuda`` or ``cuda:<i>``.
-        numeric_mode: ``bfloat16`` runs the network under autocast; features are float32 either way.
 
     Raises:
         WeightsError: If weights are missing, changed, or do not fill the network exactly.
@@ -54,7 +55,7 @@ def load_encoder(
         return PixelEncoder(spec)
     from crs_assets.science.encoders.timm_encoder import load_timm_encoder
 
-    return load_timm_encoder(spec, mirror, device, numeric_mode)
+    return load_timm_encoder(spec, mirror, device)
 
 
 class PixelEncoder:
@@ -67,6 +68,10 @@ class PixelEncoder:
         """Flatten (B, S, S, 3) uint8 to (B, S * S * 3) float32 in 0..1."""
         pixels = check_batch(np.asarray(batch), self.spec)
         return pixels.reshape(len(pixels), -1).astype(np.float32) / np.float32(255)
+
+    def in_precision(self, precision: Precision) -> Self:  # noqa: ARG002
+        """Itself: a division has no cheaper precision."""
+        return self
 
 
 def check_batch(batch: NDArray[np.uint8], spec: EncoderSpec) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ from torch.nn import functional  # noqa: TID253
 
 from crs_assets.science.encoders.errors import EncoderMemoryError, WeightsError
 from crs_assets.science.encoders.folding import folded
-from crs_assets.science.encoders.frozen import NumericMode, check_batch
+from crs_assets.science.encoders.frozen import Precision, check_batch
 from crs_assets.science.encoders.key_maps import KEY_MAPS
 from crs_assets.science.encoders.spec import EncoderSpec
 from crs_assets.science.encoders.weights import locate, read_tensors, verify
@@ -21,9 +21,7 @@ GAP_LN_EPSILON = 1e-6  # RETFound: torch.nn.LayerNorm(eps=1e-6) of the MAE code 
 NAMED_KEYS = 5
 
 
-def load_timm_encoder(
-    spec: EncoderSpec, mirror: Path | None, device: str, numeric_mode: NumericMode, *, fold: bool = True
-) -> "TimmEncoder":
+def load_timm_encoder(spec: EncoderSpec, mirror: Path | None, device: str, *, fold: bool = True) -> "TimmEncoder":
     """Build the network and fill it; see ``frozen.load_encoder``.
 
     ``fold=False`` leaves batch norms as they are published, for comparison to the bit with other code.
@@ -36,7 +34,7 @@ def load_timm_encoder(
     _check_facts(model, spec)
     if fold and not _has_tokens(model):
         model = folded(model.eval(), spec.preprocessing.input_size)
-    return TimmEncoder(spec, model, device, numeric_mode)
+    return TimmEncoder(spec, model, device)
 
 
 def weightless_encoder(spec: EncoderSpec) -> "TimmEncoder":
@@ -56,21 +54,29 @@ class TimmEncoder:
         spec: What the encoder is.
         model: The network; CNNs in channels-last layout.
         device: Where it runs.
-        numeric_mode: ``float32``, or ``bfloat16`` under autocast.
+        precision: ``float32``, or ``bfloat16`` under autocast.
     """
 
     def __init__(
-        self, spec: EncoderSpec, model: nn.Module, device: str = "cpu", numeric_mode: NumericMode = "float32"
+        self, spec: EncoderSpec, model: nn.Module, device: str = "cpu", precision: Precision = "float32"
     ) -> None:
         self.spec = spec
         self.device = torch.device(device)
-        self.numeric_mode = numeric_mode
+        if self.device.type == "cuda":
+            _repeatable_cuda()
+        self.precision = precision
         self.model = model.eval().requires_grad_(False).to(self.device)
         if not _has_tokens(model):
             self.model.to(memory_format=torch.channels_last)
         shape = (1, 3, 1, 1)
         self._mean = torch.tensor(spec.preprocessing.mean, device=self.device).view(shape)
         self._std = torch.tensor(spec.preprocessing.std, device=self.device).view(shape)
+
+    def in_precision(self, precision: Precision) -> "TimmEncoder":
+        """The same network under another precision; its weights are shared, not copied."""
+        if precision == self.precision:
+            return self
+        return TimmEncoder(self.spec, self.model, str(self.device), precision)
 
     def encode(self, batch: Any) -> NDArray[np.float32]:
         """Features at the encoder's own tap: (B, S, S, 3) uint8 -> (B, d) float32.
@@ -110,7 +116,7 @@ class TimmEncoder:
 
     def _run(self, batch: Any, blocks: Sequence[int] | None) -> list[NDArray[np.float32]]:
         pixels = check_batch(np.asarray(batch), self.spec)
-        kind, mixed = self.device.type, self.numeric_mode == "bfloat16"
+        kind, mixed = self.device.type, self.precision == "bfloat16"
         try:
             with torch.inference_mode(), torch.autocast(kind, dtype=torch.bfloat16, enabled=mixed):
                 images = self._normalised(pixels)
@@ -125,7 +131,11 @@ class TimmEncoder:
 
     def _normalised(self, pixels: NDArray[np.uint8]) -> Tensor:
         # The order of operations of torchvision's ToTensor and Normalize, so that the bits are theirs.
-        images = torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device).permute(0, 3, 1, 2)
+        images = torch.from_numpy(np.ascontiguousarray(pixels))
+        if self.device.type == "cuda":
+            # Only from locked pages can the copy run while this thread goes on.
+            images = images.pin_memory()
+        images = images.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         return images.to(torch.float32).div_(255).sub_(self._mean).div_(self._std)
 
     @property
@@ -188,6 +198,13 @@ def _has_tokens(model: nn.Module) -> bool:
 def _stage_names(model: nn.Module) -> list[str]:
     information: Any = model.feature_info
     return [item["module"] for item in information]
+
+
+def _repeatable_cuda() -> None:
+    """Convolutions in true float32 (torch's default rounds factors to 10 bits), by the same algorithm each time."""
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
 
 
 def _create(spec: EncoderSpec) -> nn.Module:

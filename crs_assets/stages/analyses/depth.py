@@ -24,6 +24,7 @@ from crs_assets.stages.encoders import (
     built_features,
     encode_rows,
     encoding_inputs,
+    ready_encoder,
     usable_rows,
 )
 from crs_assets.stages.feature_files import open_features, write_features
@@ -79,7 +80,7 @@ class DepthFeatures(Encoding):
         encoder, dataset = parts
         rows = usable_rows(read_index(bench, dataset))
         ids, load = rows["image_id"].to_list(), clean_images(bench, encoder, dataset, rows)
-        with read_at_depths(bench.load_encoder(encoder), depths_of(bench, encoder)) as layered:
+        with read_at_depths(ready_encoder(bench, encoder), depths_of(bench, encoder)) as layered:
             encoded, timing = encode_rows(bench, staging, layered, self.name, parts, ids, load, [CLEAN])
         built = built_features(encoded, timing)
         for depth, features in zip(layered.depths, layered.split(encoded[:, 0, :]), strict=True):
@@ -95,7 +96,7 @@ class DepthSweep(ProbeStage):
     """Linear probes at all labels on each depth; the best is chosen on validation, and reported on test."""
 
     name = "depth_sweep"
-    code_version = "1"
+    code_version = "2"
     libraries = ("numpy", "polars", "scipy", "torch")
     side_by_side = True
 

@@ -21,6 +21,7 @@ from crs_assets.stages.encoders import (
     built_features,
     encode_rows,
     encoding_inputs,
+    ready_encoder,
     usable_rows,
 )
 from crs_assets.stages.feature_files import open_features, write_features
@@ -67,7 +68,7 @@ class ExtraDegradedFeatures(Encoding):
         ids, load = rows["image_id"].to_list(), extra_degraded_images(bench, encoder, dataset, rows)
         conditions = [condition.name for condition in bench.suite.protocol.extra_degradations()]
         features, timing = encode_rows(
-            bench, staging, bench.load_encoder(encoder), self.name, parts, ids, load, conditions
+            bench, staging, ready_encoder(bench, encoder), self.name, parts, ids, load, conditions
         )
         for position, condition in enumerate(conditions):
             write_features(staging.path(f"{condition}.arrow"), ids, features[:, position, :])

@@ -86,7 +86,7 @@ def test_lite0_equals_the_package_that_published_it():
     needs(PACKAGES[LITE[0]])
     package = pytest.importorskip("efficientnet_lite_pytorch", reason="efficientnet_lite_pytorch is not installed")
     spec = entry(LITE[0], preprocessing={"input_size": 224, "resize_to": 256})
-    encoder, batch = load_timm_encoder(spec, None, "cpu", "float32", fold=False), random_batch(224)
+    encoder, batch = load_timm_encoder(spec, None, "cpu", fold=False), random_batch(224)
     theirs = package.EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(locate(spec)[0])).eval()
     images = encoder._normalised(batch).contiguous()
     with torch.inference_mode():

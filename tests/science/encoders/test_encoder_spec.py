@@ -35,8 +35,8 @@ def test_a_file_named_otherwise_than_its_id_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("table", "changes", "problem"),
     [
-        (None, {"id": "Tiny"}, "pattern"),
-        (None, {"id": "a/b"}, "pattern"),
+        (None, {"id": "Tiny"}, "lower-case letters"),
+        (None, {"id": "a/b"}, "lower-case letters"),
         (None, {"id": "a..b"}, "partition ranges"),
         (None, {"id": "a...b"}, "partition ranges"),
         (None, {"license": "MIT"}, "license"),

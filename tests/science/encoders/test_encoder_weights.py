@@ -4,6 +4,8 @@ import argparse
 import hashlib
 import json
 import os
+import pickle
+import shlex
 import sys
 import warnings
 
@@ -12,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from crs_assets.science.encoders.errors import WeightsError
+from crs_assets.science.encoders.errors import AbsentWeightsError, WeightsError
 from crs_assets.science.encoders.frozen import load_encoder
 from crs_assets.science.encoders.weights import hashes, locate, read_tensors, verify
 
@@ -57,6 +59,26 @@ def test_a_missing_hub_file_names_what_to_copy_where(make_spec, mirror):
     assert "copy model.safetensors of owner/tiny@abc123 after accepting its terms" in message
     assert str(pinned / "model.safetensors") in message
     assert f"hf download owner/tiny model.safetensors --revision abc123 --local-dir {pinned}" in message
+
+
+def test_the_commands_of_a_missing_set_of_shards_bring_what_is_needed(make_spec, mirror):
+    root, pinned = mirror
+    (pinned / "vision").mkdir()
+    spec = make_spec(weights=SHARDED | {"file": "vision/model.safetensors.index.json", "revision": "abc123"})
+    with pytest.raises(AbsentWeightsError) as caught:
+        locate(spec, root)
+    by_run, by_hand = caught.value.commands
+    assert by_run == "crs weights fetch --encoder tiny"
+    # Nothing tells yet which shards are needed: all, by the pattern of their names.
+    wanted = ["--include", "vision/model*.safetensors*", "--revision", "abc123", "--local-dir", str(pinned)]
+    assert shlex.split(by_hand) == ["hf", "download", "owner/tiny", *wanted]
+    assert str(caught.value).endswith(f"{by_run} or: {by_hand}")
+    write_sharded(pinned / "vision", {"a.safetensors": {"x": torch.ones(1)}, "b.safetensors": {"y": torch.ones(1)}})
+    (pinned / "vision" / "b.safetensors").unlink()
+    with pytest.raises(AbsentWeightsError) as caught:
+        locate(spec, root)
+    (by_hand,) = pickle.loads(pickle.dumps(caught.value)).commands
+    assert shlex.split(by_hand)[3:5] == ["vision/b.safetensors", "--revision"]
 
 
 def test_without_a_mirror_the_cure_is_to_set_one(make_spec):

@@ -239,7 +239,7 @@ def test_batch_size_moves_features_within_the_stated_bound(make_spec, images, ki
 
 def test_bfloat16_is_another_numeric_mode_close_to_float32(make_spec, snapshot, images):
     exact = load_encoder(make_spec(), snapshot).encode(images)
-    mixed = load_encoder(make_spec(), snapshot, numeric_mode="bfloat16").encode(images)
+    mixed = load_encoder(make_spec(), snapshot).in_precision("bfloat16").encode(images)
     assert mixed.dtype == np.float32
     cosine = (exact * mixed).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(mixed, axis=1)
     assert cosine.min() > 0.995

@@ -9,6 +9,7 @@ from crs_assets.stages.analyses.subgroups import Subgroups, read_subgroup_gaps, 
 from crs_assets.stages.data import read_index
 from crs_assets.stages.encoders import usable_rows
 from crs_assets.stages.probes import read_clean_predictions, read_runs
+from crs_assets.stages.progress import listening
 
 
 def test_partitions_are_those_of_the_runs(finished):
@@ -86,3 +87,13 @@ def test_a_data_set_without_subgroups_completes_and_says_so(bench):
     assert read_subgroups(bench, "vit-a", "tiny-chest.s0").height == 0
     assert read_subgroup_gaps(bench, "vit-a", "tiny-chest.s0").height == 0
     assert read_runs(bench, "vit-a", "tiny-chest.s0").height > 0
+
+
+def test_groups_done_are_told_while_they_are_measured(bench):
+    seen = []
+    with listening(seen.append):
+        Subgroups().ensure(bench, "vit-a", "tiny-skin.s0")
+    shown = bench.store.peek(bench.key("subgroups", "vit-a", "tiny-skin.s0")).summary["groups_shown"]
+    assert [(each.done, each.total, each.unit) for each in seen] == [
+        (done, shown, "groups") for done in range(1, shown + 1)
+    ]

@@ -11,6 +11,7 @@ from crs_assets.science.protocol import AXES
 from crs_assets.stages.analyses.axis_replicates import AxisReplicates
 from crs_assets.stages.analyses.uncertainty import Uncertainty
 from crs_assets.stages.probes import ProbePredictions
+from crs_assets.stages.progress import listening
 from crs_assets.stages.scores import active_panel, read_profile, read_score
 from crs_assets.stages.stage import RefusedError
 
@@ -162,6 +163,21 @@ def test_delong_stands_beside_where_patients_have_one_image(uncertain):
     expected = dict(clean.select("class", "auroc").iter_rows())
     assert dict(rows.select("class", "auroc").iter_rows()) == pytest.approx(expected, abs=1e-12)
     assert rows.select((pl.col("low") <= pl.col("auroc")).all() & (pl.col("auroc") <= pl.col("high")).all()).item()
+
+
+def test_resamples_done_are_told_while_they_are_made(home, tiny, tmp_path):
+    private = tmp_path / "home"
+    shutil.copytree(home, private)
+    bench, seen = tiny.open_bench(private), []
+    shutil.rmtree(private / "artifacts" / "tiny" / "axis_replicates" / "vit-c" / SKIN)
+    with listening(seen.append):
+        AxisReplicates().ensure(bench, "vit-c", SKIN)
+    done = [(each.done, each.total, each.unit) for each in seen if each.stage == "axis_replicates"]
+    # Two seeds of 120 resamples.
+    assert done == sorted(done)
+    assert done[-1] == (240, 240, "resamples")
+    assert (120, 240, "resamples") in done
+    assert all(each.rate > 0 for each in seen)
 
 
 def test_a_new_encoder_recomputes_its_own_replicates_and_the_tables(home, tiny, tmp_path):
