@@ -8,13 +8,14 @@ import polars as pl
 
 from crs_assets.report.figures import png_markdown, profile_png
 from crs_assets.resources.bench import Bench
+from crs_assets.science.datasets.counts import WITHHELD, is_small, withheld
 from crs_assets.science.protocol import AXES
-from crs_assets.science.suite import task_key
+from crs_assets.science.suite import parse_task, task_key
 from crs_assets.stages import data, leaderboard, probes, scores
 from crs_assets.stages.stage import Outcome
 
 Metadata = Mapping[str, Any]
-SMALL = 10
+SIGNS = ("positives", "negatives")
 
 
 def describe_index(bench: Bench, outcome: Outcome) -> Metadata:
@@ -36,10 +37,11 @@ def describe_splits(bench: Bench, outcome: Outcome) -> Metadata:
     """Roles, realised label subsets, scored and left-out classes."""
     summary = outcome.manifest.summary
     artifact = bench.store.open(bench.key("splits", *outcome.parts))
+    one_each = bench.suite.datasets[parse_task(outcome.parts[0])[0]].task != "multilabel"
     return {
         **{f"{role}_images": count for role, count in summary["roles"].items()},
         "label_fractions": markdown_table(pl.read_parquet(artifact.file(data.FRACTIONS_FILE))),
-        "classes": markdown_table(suppress(pl.read_parquet(artifact.file(data.CLASSES_FILE)))),
+        "classes": markdown_table(suppress(pl.read_parquet(artifact.file(data.CLASSES_FILE)), adds_up=one_each)),
         "classes_scored": summary["classes_scored"],
         "classes_left_out": ", ".join(summary["classes_left_out"]) or "none",
     }
@@ -170,16 +172,24 @@ def profile_frames(bench: Bench, encoder: str, datasets: list[str]) -> tuple[pl.
     return pl.concat(runs), pl.concat(bins)
 
 
-def suppress(table: pl.DataFrame) -> pl.DataFrame:
-    """Counts of people under 10 as ``<10``: a published table never says how few they are."""
-    counts = [name for name in table.columns if name.endswith(("positives", "negatives"))]
-    return table.with_columns(
-        pl.when((pl.col(name) > 0) & (pl.col(name) < SMALL))
-        .then(pl.lit(f"<{SMALL}"))
-        .otherwise(pl.col(name).cast(pl.Utf8))
-        .alias(name)
-        for name in counts
-    ).drop("reason", strict=False)
+def suppress(table: pl.DataFrame, *, adds_up: bool) -> pl.DataFrame:
+    """A table of classes that tells no count of people under 10, nor what would give one away.
+
+    The images of a role are told elsewhere, and are its positives and negatives together: a class is hidden by both.
+
+    Args:
+        table: ``<role>_positives`` and ``<role>_negatives`` of each class.
+        adds_up: Whether every image has one class, so that the positives add up to the images of the role.
+    """
+    shown = []
+    for role in (name.removesuffix("positives") for name in table.columns if name.endswith("positives")):
+        signs = [table[f"{role}{sign}"].to_list() for sign in SIGNS]
+        small = [any(map(is_small, pair)) for pair in zip(*signs, strict=True)]
+        hidden = withheld(signs[0], small, adds_up=adds_up)
+        for sign, counts in zip(SIGNS, signs, strict=True):
+            texts = [WITHHELD if is_hidden else str(count) for count, is_hidden in zip(counts, hidden, strict=True)]
+            shown.append(pl.Series(f"{role}{sign}", texts, dtype=pl.String))
+    return table.with_columns(shown).drop("reason", strict=False)
 
 
 def markdown_table(table: pl.DataFrame) -> dg.MarkdownMetadataValue:

@@ -129,7 +129,7 @@ def _notes(cost: Cost) -> Iterator[str]:
         + NOT_COUNTED
     )
     if cost.unknown:
-        yield f"Left out, as their number of images is unknown until they are indexed: {', '.join(cost.unknown)}."
+        yield f"Left out, as their number of images is unknown (see above): {', '.join(cost.unknown)}."
 
 
 def _rates(rates: Rates) -> str:

@@ -12,15 +12,18 @@ from crs_assets.science.encoders import AbsentWeightsError, EncoderSpec, Weights
 from crs_assets.science.encoders.hub_errors import HubUnreachableError
 from crs_assets.science.encoders.mirror import MirrorEntry, mirror_listing
 from crs_assets.science.encoders.releases import Survey, compare
+from crs_assets.science.encoders.weights import INDEX_SUFFIX, download_command
 from crs_assets.science.images import check_golden
 from crs_assets.science.panel import PanelError
 from crs_assets.stages.data import unscorable_datasets
 from crs_assets.stages.scores import active_panel
 
 UNSCORABLE = (
-    "no class has enough positives and negatives to be scored, so nothing is encoded for it. "
-    "`crs dataset check` counts them; add images, or join rare classes."
+    "no class has enough positives and negatives to be scored, so nothing is encoded for it. Add images, or join rare "
+    "classes; to count them:"
 )
+NARROWEST = 80
+COMMAND_INDENT = " " * 10
 
 
 @dataclass(frozen=True)
@@ -31,21 +34,31 @@ class Finding:
         topic: What was looked at.
         text: What was found, and the cure where something is missing.
         level: ``ok``, ``note`` or ``missing``.
+        commands: Shell commands that mend it.
     """
 
     topic: str
     text: str
     level: str = "ok"
+    commands: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> bool:
         """Whether a full run of the suite would fail."""
         return self.level == "missing"
 
-    def line(self, width: int) -> str:
-        """The finding wrapped to a terminal."""
+    def lines(self, width: int) -> str:
+        """The finding for a terminal: words wrapped, paths and options whole, each command on one line to be copied."""
         head = f"{self.level:<8}{self.topic:<42} "
-        return textwrap.fill(self.text, max(width, 80), initial_indent=head, subsequent_indent=" " * len(head))
+        text = textwrap.fill(
+            self.text,
+            max(width, NARROWEST),
+            initial_indent=head,
+            subsequent_indent=" " * len(head),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        return "\n".join([text, *(f"{COMMAND_INDENT}{command}" for command in self.commands)])
 
 
 def examine(suite: str) -> list[Finding]:
@@ -104,19 +117,28 @@ def _weights_of(bench: Bench, spec: EncoderSpec, entry: MirrorEntry | None) -> F
         bench.weights.hashes(spec)
     except AbsentWeightsError as error:
         if entry and not entry.present:
-            return Finding(topic, f"{entry.line()}{unverified}. {_fetching(bench, entry)}", "missing")
+            return Finding(topic, f"{entry.line()}{unverified}. {_way(entry)}", "missing", (_fetching(bench, entry),))
         gate = ", gated: accept the terms at its source" if spec.gated else ""
-        return Finding(topic, f"{error} Licence: {spec.licence}{gate}{unverified}", "missing")
+        terms = f"Licence: {spec.licence}{gate}{unverified}"
+        return Finding(topic, f"{terms}. {error.what}", "missing", error.commands)
     except WeightsError as error:
         return Finding(topic, f"{error} Licence: {spec.licence}{unverified}", "missing")
     newest = f"; its current commit is {entry.latest}" if entry and entry.latest not in (None, entry.revision) else ""
     return Finding(topic, f"{spec.licence}{unverified}{newest}", "note" if unverified else "ok")
 
 
+def _way(entry: MirrorEntry) -> str:
+    if not entry.revision and entry.files[-1].endswith(INDEX_SUFFIX):
+        return (
+            "With access to the hub, all shards (once the index is there, only those that are needed are named here):"
+        )
+    return "With access to the hub:"
+
+
 def _fetching(bench: Bench, entry: MirrorEntry) -> str:
     if entry.revision:
-        return f"With access to the hub: crs weights fetch --suite {bench.suite.id} --encoder {entry.encoder}"
-    return f"With access to the hub: hf download {entry.repo} {' '.join(entry.files)} --local-dir {entry.folder}"
+        return f"crs weights fetch --suite {bench.suite.id} --encoder {entry.encoder}"
+    return download_command(entry.repo, entry.files, entry.folder)
 
 
 def _dropins(bench: Bench) -> Iterator[Finding]:
@@ -127,7 +149,8 @@ def _dropins(bench: Bench) -> Iterator[Finding]:
 def _data(bench: Bench) -> Iterator[Finding]:
     unscorable = unscorable_datasets(bench)
     for name in unscorable:
-        yield Finding(f"data set {name}", UNSCORABLE, "missing")
+        count = f"crs dataset check {name} --protocol {bench.suite.protocol.id}"
+        yield Finding(f"data set {name}", UNSCORABLE, "missing", (count,))
     for name, spec in bench.suite.image_sets.items():
         if name in unscorable:
             continue
@@ -142,6 +165,7 @@ def _data(bench: Bench) -> Iterator[Finding]:
                 f"no folder {root}; put it there or set [data_roots] {name} in {bench.home.path / 'config.toml'}. "
                 f"Access: {spec.access}. {spec.obtain} Licence: {spec.licence}",
                 "missing",
+                (f"crs dataset fetch {name}",) if spec.zenodo else (),
             )
 
 
@@ -151,8 +175,8 @@ def _panel(bench: Bench) -> Iterator[Finding]:
     except PanelError as error:
         yield Finding("reference panel", str(error), "missing")
         return
-    yield (
-        Finding("reference panel", f"{panel['name']}, {len(panel['encoders'])} encoders")
-        if panel
-        else Finding("reference panel", f"none yet: crs panel freeze --suite {bench.suite.id}", "note")
-    )
+    if panel:
+        yield Finding("reference panel", f"{panel['name']}, {len(panel['encoders'])} encoders")
+    else:
+        freeze = f"crs panel freeze --suite {bench.suite.id}"
+        yield Finding("reference panel", "none yet; freeze one:", "note", (freeze,))

@@ -8,7 +8,8 @@ import click
 import polars as pl
 
 from crs_assets.cli.session import open_bench
-from crs_assets.exports.exporting import FORMATS, write_export
+from crs_assets.exports.eval_results import check_benchmark
+from crs_assets.exports.exporting import FORMATS, FormatType, write_export
 from crs_assets.exports.predictions import WARNING
 from crs_assets.exports.results import ExportError, ImageSetFacts, SuiteResults
 from crs_assets.exports.suppression import count_classes
@@ -32,6 +33,7 @@ from crs_assets.stages.probes import (
 from crs_assets.stages.scores import AxisProfile, Crs, active_panel, read_profile, read_score
 
 DEFAULT_OWNER = "crs_assets"
+EVAL_RESULTS: FormatType = "eval-results"
 
 
 def export_suite(
@@ -49,9 +51,11 @@ def export_suite(
         force: Replace an export that differs.
 
     Raises:
-        click.ClickException: If there is nothing to export, what is stored does not fit together, or the folder is
-            taken.
+        click.ClickException: If there is nothing to export, what is stored does not fit together, the folder is taken,
+            or the benchmark is no id of the Hub, or of no use to the formats.
     """
+    chosen = [name for name in FORMATS if not formats or name in formats]
+    _check_benchmark(benchmark, chosen)
     bench = open_bench(suite)
     if predictions:
         click.echo(f"Mind: {WARNING}", err=True)
@@ -59,7 +63,7 @@ def export_suite(
         written = write_export(
             read_results(bench),
             folder,
-            formats=[name for name in FORMATS if not formats or name in formats],
+            formats=chosen,
             benchmark=benchmark or f"{DEFAULT_OWNER}/{bench.suite.id}",
             predictions=(lambda encoder, dataset: read_predictions(bench, encoder, dataset)) if predictions else None,
             force=force,
@@ -70,6 +74,21 @@ def export_suite(
         click.echo(f"{folder}: {written.files} files, {written.size / 1e6:.1f} MB; manifest.json lists them.")
     else:
         click.echo(f"{folder}: already there, unchanged.")
+
+
+def _check_benchmark(benchmark: str | None, formats: Sequence[str]) -> None:
+    """Refuse a benchmark that cannot be meant, before anything is read or written."""
+    if benchmark is None:
+        return
+    try:
+        check_benchmark(benchmark)
+    except ExportError as error:
+        raise click.ClickException(str(error)) from error
+    if EVAL_RESULTS not in formats:
+        raise click.UsageError(
+            f"--benchmark is written into {EVAL_RESULTS} only, and --format names {', '.join(formats)}; "
+            f"add --format {EVAL_RESULTS}, or leave --benchmark out."
+        )
 
 
 def read_results(bench: Bench) -> SuiteResults:

@@ -67,21 +67,21 @@ def report(suite: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 @click.option("--cost", is_flag=True, help="Also hours, disk and memory here, from rates measured for some seconds.")
 def plan(suite: str, as_json: bool, cost: bool) -> None:
-    """Count every run of SUITE's grid from the catalogue before anything is spent."""
+    """Count every run of SUITE's grid from the catalogue and the tables of its images before anything is spent."""
     from crs_assets.cli.costing import measured_cost, show_cost
+    from crs_assets.cli.planning import count_images
     from crs_assets.cli.session import open_bench
     from crs_assets.cli.showing import plan_text
     from crs_assets.science.plan import plan_suite
 
     bench = open_bench(suite, device=cost)
-    manifests = {name: bench.store.peek(bench.key("dataset_index", name)) for name in bench.suite.image_sets}
-    indexed = {name: manifest.summary["images_used"] for name, manifest in manifests.items() if manifest}
-    counted = plan_suite(bench.suite, indexed)
+    counts = count_images(bench)
+    counted = plan_suite(bench.suite, counts.known)
     estimate = measured_cost(bench, counted.images) if cost else None
     if as_json:
         click.echo(json.dumps(counted.to_dict() | ({"cost": estimate.to_dict()} if estimate else {}), indent=1))
         return
-    click.echo(plan_text(counted))
+    click.echo(plan_text(counted, counts))
     if estimate:
         show_cost(estimate)
 
@@ -243,7 +243,7 @@ def doctor(suite: str) -> None:
     findings = examine(suite)
     width = shutil.get_terminal_size((100, 24)).columns
     for finding in findings:
-        click.echo(finding.line(width))
+        click.echo(finding.lines(width))
     if any(finding.blocks for finding in findings):
         sys.exit(1)
 

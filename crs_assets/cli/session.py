@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import click
 import dagster as dg
 
 from crs_assets.automation.runner import register_encoders
+from crs_assets.cli.process_group import run_group
 from crs_assets.resources.artifact_store import write_atomic
 from crs_assets.resources.bench import ArtifactStoreResource, Bench, default_resources
 from crs_assets.resources.compute import ComputeDevice
@@ -159,7 +159,7 @@ def prepare_workspace(home: Home) -> Path:
 
 
 def serve_ui(port: int) -> None:
-    """Run ``dagster dev`` on loopback until it is stopped."""
+    """Run ``dagster dev`` on loopback until it is stopped; its web server, daemon and code servers end with it."""
     home = Home(home_path())
     _check_port(port)
     workspace = prepare_workspace(home)
@@ -172,7 +172,7 @@ def serve_ui(port: int) -> None:
     environment = {**os.environ, "CRS_HOME": str(home.path), "DAGSTER_HOME": str(home.dagster)}
     click.echo(f"Dagster UI: {LOOPBACK}:{port}  (state: {home.path}; stop with Ctrl-C)", err=True)
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace), "-h", LOOPBACK, "-p", str(port)]
-    raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
+    raise SystemExit(run_group(command, environment))
 
 
 def _check_port(port: int) -> None:

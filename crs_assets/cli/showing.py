@@ -7,6 +7,7 @@ import click
 import polars as pl
 from rich.console import Console
 
+from crs_assets.cli.planning import ImageCounts
 from crs_assets.cli.session import open_bench
 from crs_assets.report.terminal import FULL_WIDTH, leaderboard_table
 from crs_assets.science.plan import Plan
@@ -52,8 +53,8 @@ def show_leaderboard(suite: str, *, as_json: bool = False, as_csv: bool = False)
     console.print("UI:   make ui  (or: crs ui)", highlight=False)
 
 
-def plan_text(plan: Plan) -> str:
-    """A plan for a person."""
+def plan_text(plan: Plan, counts: ImageCounts) -> str:
+    """A plan for a person, and where its numbers of images come from."""
     lines = [
         f"suite {plan.suite}, protocol {plan.protocol}",
         f"  cells             {plan.cells:>12,}   ({len(plan.absent_cells)} absent by the catalogue)",
@@ -65,9 +66,11 @@ def plan_text(plan: Plan) -> str:
         "  partitions        " + ", ".join(f"{count:,} {name}" for name, count in plan.partitions.items()),
     ]
     lines += [f"  absent: {cell['encoder']} on {cell['dataset']}: {cell['reason']}" for cell in plan.absent_cells]
-    unknown = [name for name, count in plan.images.items() if count is None]
-    if unknown:
-        lines.append(f"  number of images unknown until indexed: {', '.join(unknown)} (crs run --suite {plan.suite})")
+    lines += [
+        f"  counted from its tables: {name}, {plan.images[name]:,} images, damaged files and copies among them"
+        for name in counts.from_tables
+    ]
+    lines += [f"  number of images unknown: {name}: {reason}" for name, reason in counts.unknown.items()]
     return "\n".join(lines)
 
 

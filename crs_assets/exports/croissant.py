@@ -20,11 +20,14 @@ References:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import polars as pl
+
 from crs_assets.exports.publication import address, creators, licence, year
 from crs_assets.exports.results import ImageSetFacts
 from crs_assets.exports.suppression import mark_hidden
 from crs_assets.science.datasets import suppress_small
 from crs_assets.science.datasets.columns import AGE
+from crs_assets.science.datasets.counts import WITHHELD, is_small, tell
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.protocol import Protocol
 from crs_assets.science.splits import CALIBRATION, TEST, TRAIN, VALIDATION
@@ -82,7 +85,6 @@ CONTEXT: Mapping[str, Any] = {
     "value": "cr:value",
 }
 
-_WITHHELD = "suppressed"
 _TEXT, _LABEL = "sc:Text", "cr:Label"
 _SPLIT_TYPES = {TRAIN: "cr:TrainingSplit", VALIDATION: "cr:ValidationSplit", TEST: "cr:TestSplit"}
 
@@ -173,18 +175,20 @@ def _images(spec: DatasetSpec) -> dict[str, Any]:
 
 def _classes(facts: ImageSetFacts) -> dict[str, Any]:
     rows = [
-        {"name": row["class"], "images": _WITHHELD if row["hidden"] else str(row["positives"])}
+        {"name": row["class"], "images": WITHHELD if row["hidden"] else str(row["positives"])}
         for row in mark_hidden(facts.classes).iter_rows(named=True)
     ]
-    about = {"name": "Name.", "images": f"Images that carry it, of those used; {_WITHHELD} where few patients do."}
+    about = {"name": "Name.", "images": f"Images that carry it, of those used; {WITHHELD} where few patients do."}
     return _table("classes", "The classes, in the order of the labels.", about, rows, "sc:Enumeration")
 
 
 def _splits(spec: DatasetSpec, facts: ImageSetFacts, protocol: Protocol) -> dict[str, Any]:
     rows = []
-    for role, text in _split_texts(spec, protocol).items():
-        low, high = facts.roles.get(role, (0, 0))
-        count = suppress_small(low) if low == high else f"{suppress_small(low)} to {suppress_small(high)}"
+    texts = _split_texts(spec, protocol)
+    # Splits add up to the images that are used.
+    lows, highs = (tell([facts.roles.get(role, (0, 0))[end] for role in texts], adds_up=True) for end in (0, 1))
+    for (role, text), low, high in zip(texts.items(), lows, highs, strict=True):
+        count = low if low == high else f"{low} to {high}"
         meaning = {"url": _SPLIT_TYPES[role]} if role in _SPLIT_TYPES else {}
         rows.append({"name": role, **meaning, "description": text, "images": count})
     about = {"name": "Name.", "url": "Its meaning.", "description": "How it is drawn.", "images": "How many."}
@@ -207,12 +211,17 @@ def _split_texts(spec: DatasetSpec, protocol: Protocol) -> dict[str, str]:
 
 
 def _counts(facts: ImageSetFacts) -> dict[str, Any]:
-    rows = [
-        {"what": f"{kind}: {name}", "count": suppress_small(int(count)) if count.isdigit() else count}
-        for kind, name, count in facts.counts.select("kind", "name", "count").iter_rows()
-        if kind != "positives"
-    ]
-    about = {"what": "What is counted.", "count": "How many; under 10 not told."}
+    listed = facts.counts.filter(pl.col("kind") != "positives").select("kind", "name", pl.col("count").cast(pl.Int64))
+    counts = {(kind, name): count for kind, name, count in listed.iter_rows()}
+    told = {what: suppress_small(count) for what, count in counts.items()}
+    # What was read, less what is used, is what was quarantined: where that is small, reading is not told.
+    reasons = [what for what in counts if what[0] == "quarantined"]
+    told |= dict(zip(reasons, tell([counts[what] for what in reasons], adds_up=True), strict=True))
+    for unit in ("images", "groups"):
+        if is_small(counts["read", unit] - counts["used", unit]):
+            told["read", unit] = WITHHELD
+    rows = [{"what": f"{kind}: {name}", "count": text} for (kind, name), text in told.items()]
+    about = {"what": "What is counted.", "count": "How many; under 10 not told, nor what would give it away."}
     return _table("counts", "Images and groups read, left out and used.", about, rows)
 
 

@@ -28,6 +28,24 @@ ALL = "all"
 CRS = "crs"
 
 
+def check_benchmark(benchmark: str) -> None:
+    """Refuse what cannot be the id of a data set on the Hub; whether there is one of that id, only the Hub knows.
+
+    Raises:
+        ExportError: If ``benchmark`` is no ``owner/name``.
+    """
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    wanted = "the id of the Hub's data set that hosts the leaderboard: owner/name, such as clinic/crs-leaderboard"
+    if benchmark.count("/") != 1:
+        raise ExportError(f"--benchmark {benchmark!r} is not {wanted}.")
+    try:
+        validate_repo_id(benchmark)
+    except HFValidationError as error:
+        raise ExportError(f"--benchmark {benchmark!r} is not {wanted} ({error})") from error
+
+
 def eval_results_yaml(results: SuiteResults, encoder: str, benchmark: str) -> str:
     """The entries of one encoder as YAML.
 
@@ -40,13 +58,9 @@ def eval_results_yaml(results: SuiteResults, encoder: str, benchmark: str) -> st
         ExportError: If ``benchmark`` is no such id.
     """
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id, yaml_dump
+    from huggingface_hub.utils import yaml_dump
 
-    try:
-        validate_repo_id(benchmark)
-    except HFValidationError as error:
-        raise ExportError(f"{benchmark!r} is no id of a data set on the Hub, owner/name: {error}") from error
+    check_benchmark(benchmark)
     entries = [
         EvalResultEntry(dataset_id=benchmark, task_id=task, value=value, notes=notes)
         for task, value, notes in _values(results, encoder)

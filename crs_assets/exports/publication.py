@@ -11,6 +11,7 @@ from crs_assets.science.datasets.spec import DatasetSpec
 
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _DOI = re.compile(r"\bdoi (10\.\d{4,9}/[^\s,;:]*[^\s,;:.])")
+_KAGGLE = re.compile(r"\bKaggle competition ([a-z0-9-]+)")
 _YEAR = re.compile(r"\b(?:19|20)\d{2}\b")
 _CREATIVE_COMMONS = re.compile(r"CC (BY(?:-NC)?(?:-SA|-ND)?) (\d\.\d)")
 _OTHER_LICENCES = ("Apache-2.0", "MIT", "CC0-1.0")
@@ -32,6 +33,8 @@ def address(spec: DatasetSpec) -> str | None:
         return f"{ARCHIVE}/records/{spec.zenodo}"
     if match := _DOI.search(spec.obtain):
         return f"https://doi.org/{match[1]}"
+    if match := _KAGGLE.search(spec.obtain):
+        return f"https://www.kaggle.com/competitions/{match[1]}"
     if match := _ARXIV.search(spec.citation):
         return f"https://arxiv.org/abs/{match[1]}"
     return None

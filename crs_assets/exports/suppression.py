@@ -41,8 +41,8 @@ def mark_hidden(classes: pl.DataFrame, within: Sequence[str] = ()) -> pl.DataFra
     """Which classes' counts are not told.
 
     A class is hidden where fewer than 10 groups, and not none, carry it or lack it. Where counts add up to a total that
-    is told, one hidden class would follow from the others, so the next smallest is hidden with it: secondary
-    suppression [1]_.
+    is told, one hidden class would follow from the others, and so would several of one image each; the next smallest is
+    hidden with them: secondary suppression [1]_.
 
     Args:
         classes: As ``count_classes`` makes it.
@@ -57,10 +57,11 @@ def mark_hidden(classes: pl.DataFrame, within: Sequence[str] = ()) -> pl.DataFra
     over: list[str | pl.Expr] = [*within] or [pl.lit(0)]
     few = pl.any_horizontal(_is_small(column) for column in CLASS_COUNTS)
     others = pl.when(~pl.col("hidden") & (pl.col("positives") > 0)).then("positives")
-    is_only_one = pl.col("hidden").sum().over(over) == 1
+    hidden, images = pl.col("hidden").sum().over(over), pl.col("positives").filter("hidden").sum().over(over)
+    follows = (hidden == 1) | ((hidden > 0) & (images == hidden))
     is_next = (others.rank("ordinal").over(over) == 1).fill_null(value=False)
     return classes.with_columns(hidden=few).with_columns(
-        hidden=pl.col("hidden") | (pl.col("adds_up") & is_only_one & is_next)
+        hidden=pl.col("hidden") | (pl.col("adds_up") & follows & is_next)
     )
 
 

@@ -22,7 +22,7 @@ class Plan:
         runs: Rows times seeds.
         control_runs: Runs of the controls, on top.
         partitions: Asset -> partitions, controls included.
-        images: Image set -> images, as the catalogue or a materialized index counts them.
+        images: Image set -> images, as an index, the catalogue or a table counts them.
         images_to_encode: Forward passes: every image once per encoder, test images once per condition.
         feature_bytes: Disk for features.
         prediction_bytes: Disk for logits.
@@ -46,12 +46,12 @@ class Plan:
         return asdict(self)
 
 
-def plan_suite(suite: Suite, indexed: Mapping[str, int] | None = None) -> Plan:
+def plan_suite(suite: Suite, counted: Mapping[str, int] | None = None) -> Plan:
     """Enumerate a suite's grid.
 
     Args:
         suite: The suite.
-        indexed: Image set -> usable images, where an index has been materialized; the catalogue's count otherwise.
+        counted: Image set -> images, where an index or a table tells; the catalogue's count otherwise.
     """
     seeds = len(suite.protocol.data.seeds)
     cells = list(suite.cells(controls=True))
@@ -59,7 +59,7 @@ def plan_suite(suite: Suite, indexed: Mapping[str, int] | None = None) -> Plan:
     own = [cell for cell in existing if suite.encoders[cell.encoder].role == "encoder"]
     controls = [cell for cell in existing if suite.encoders[cell.encoder].role == "control"]
     images = {
-        name: (indexed or {}).get(name, spec.expected.images or spec.planned_images)
+        name: (counted or {}).get(name, spec.expected.images or spec.planned_images)
         for name, spec in suite.image_sets.items()
     }
     rows = sum(_rows(suite, cell) for cell in own)

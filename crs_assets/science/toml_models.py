@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from crs_assets.science.toml_problems import PartError, problems
+
 
 class CatalogError(ValueError):
     """A catalogue file that cannot be used; the message names the file, the key and the cure."""
@@ -75,8 +77,22 @@ def validate(model: type[Model], document: dict[str, Any], *, source: str) -> Mo
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        problems = [
-            f"  {'.'.join(map(str, item['loc'])) or '(file)'}: {item['msg']} (seen: {item['input']!r:.80})"
-            for item in error.errors(include_url=False)
-        ]
-        raise CatalogError("\n".join([f"{source}: {len(problems)} problem(s):", *problems])) from error
+        found = [f"  {problem}" for problem in problems(error, model, document)]
+        raise CatalogError("\n".join([f"{source}: {len(found)} problem(s):", *found])) from error
+
+
+def validate_part(model: type[FrozenModel], document: dict[str, Any], key: str) -> None:
+    """Validate a table whose model depends on the rest of its document; to be called by that document's validator.
+
+    Args:
+        model: The table's model.
+        document: The table.
+        key: Its key.
+
+    Raises:
+        PartError: With every problem of the table, which ``validate`` tells among the document's own.
+    """
+    try:
+        model.model_validate(document)
+    except ValidationError as error:
+        raise PartError(problems(error, model, document, (key,))) from error

@@ -36,6 +36,29 @@ def test_plan_for_a_person_names_absent_cells(crs, finished_home):
     assert "absent: vit-d on tiny-chest: drawn without a chest" in result.output
 
 
+def test_plan_counts_data_of_ones_own_from_their_tables_without_opening_an_image(crs, make_home):
+    home = make_home(bare=True)
+    for image in (home / "data" / "tiny-skin" / "images").iterdir():
+        image.write_bytes(b"nothing that decodes")
+    plan = json.loads(crs(home, "plan", "tiny", "--json").output)
+    # Rows that the tiny suite's tables are written with.
+    assert plan["images"] == {"tiny-skin": 150, "tiny-chest": 150, "tiny-chest-b": 70}
+    assert plan["feature_bytes"] > 0
+    assert "counted from its tables: tiny-skin, 150 images" in crs(home, "plan", "tiny").output
+
+
+def test_plan_says_what_makes_a_number_of_images_known(crs, make_home):
+    home = make_home(bare=True)
+    (home / "data" / "tiny-skin" / "manifest.csv").write_text("picture\n1.png\n")
+    (home / "data" / "tiny-chest").rename(home / "data" / "elsewhere")
+    output = crs(home, "plan", "tiny").output
+    cure = "what is wrong with them: crs dataset check tiny-skin"
+    assert f"unknown: tiny-skin: its tables cannot be read; {cure}" in output
+    place = f"no folder {home / 'data' / 'tiny-chest'}; put it there, or name its place: [data_roots] tiny-chest in"
+    assert f"unknown: tiny-chest: {place} {home / 'config.toml'}" in output
+    assert "unknown: demo-skin: phantoms, drawn when first needed" in crs(home, "plan", "demo").output
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -1,11 +1,15 @@
 """``crs doctor``: what is missing, what to copy where, and nothing asked of anyone unless the site wants it."""
 
+import json
+import shlex
+
 import pytest
 from click.testing import CliRunner
+from huggingface_hub.utils import filter_repo_objects
 from loopback_hub import LoopbackHub
 
 from crs_assets.cli import main
-from crs_assets.cli.doctor import examine
+from crs_assets.cli.doctor import Finding, examine
 from crs_assets.cli.session import dropin_problems, open_bench
 from crs_assets.resources.home import Home
 from crs_assets.science.suite import load_suite
@@ -51,11 +55,11 @@ def test_the_paper_suite_lists_every_absent_hub_encoder_with_what_to_copy_and_wh
         assert spec.licence in finding.text
         assert finding.level == ("missing" if spec.role == "encoder" else "ok"), name
     for name, spec in from_hub.items():
-        text = findings[f"encoder {name}"].text
+        text, commands = findings[f"encoder {name}"].text, findings[f"encoder {name}"].commands
         assert f"copy {spec.weights.file}" in text
         assert f"to {mirror / spec.weights.repo}" in text
         assert ("gated: accept the terms first" in text) == spec.gated
-        assert ("crs weights fetch" in text) == (spec.weights.revision is not None)
+        assert commands[0].startswith("crs weights fetch" if spec.weights.revision else "hf download")
     # Two encoders are published outside the hubs.
     assert "obtain panderm_ll_data6_checkpoint-499.pth and copy it to" in findings["encoder panderm"].text
     assert "obtain best_64_5e-05_original_22000_0.864.pt" in findings["encoder chexzero"].text
@@ -67,15 +71,50 @@ def test_the_paper_suite_lists_every_absent_hub_encoder_with_what_to_copy_and_wh
 def test_sizes_and_current_commits_are_shown_where_the_site_lets_runs_download(examined, pinned_home, hub, monkeypatch):
     home, commit, newest = pinned_home
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    silent = examined(home)["encoder vit-a"].text
+    finding = examined(home)["encoder vit-a"]
+    silent = finding.text
     assert f"copy {FILE} of tests/vit-a@{commit} to {home / 'weights' / 'tests' / 'vit-a' / commit}; " in silent
-    assert "crs weights fetch --suite tiny --encoder vit-a" in silent
+    assert finding.commands == ("crs weights fetch --suite tiny --encoder vit-a",)
     assert "MB" not in silent
     assert hub.seen == []
     (home / "config.toml").write_text("[weights]\ndownload = true\n")
     asked = examined(home)["encoder vit-a"].text
     assert "0.0 MB" in asked  # five bytes
     assert f"its current commit is {newest}" in asked
+
+
+def test_commands_stay_on_one_line_in_the_narrowest_terminal(monkeypatch, tmp_path):
+    monkeypatch.setenv("CRS_HOME", str(tmp_path / "a home"))
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = [line.strip() for line in CliRunner().invoke(main, ["doctor", "--suite", "paper"]).output.splitlines()]
+    mirror = tmp_path / "a home" / "weights"
+    # What is typed into a shell is read as one argument each, whatever the folder is called.
+    (siglip,) = [shlex.split(line) for line in lines if line.startswith("hf download google/medsiglip-448")]
+    assert siglip == ["hf", "download", "google/medsiglip-448", FILE, "--local-dir", f"{mirror}/google/medsiglip-448"]
+    assert "crs panel freeze --suite paper" in lines
+    assert not [line for line in lines if line.startswith("--")]
+
+
+def test_paths_are_never_broken():
+    finding = Finding("data set ward", f"no folder /data/{'long-name/' * 20}; put it there", "missing")
+    assert f"/data/{'long-name/' * 20};" in finding.lines(80).split()
+
+
+def test_of_a_set_of_shards_the_command_brings_every_one_until_the_index_tells_which(examined, tmp_path):
+    (command,) = examined(tmp_path, "paper")["encoder medgemma"].commands
+    folder = tmp_path / "weights" / "google" / "medgemma-4b-it"
+    assert shlex.split(command) == [
+        "hf", "download", "google/medgemma-4b-it", "--include", "model*.safetensors*", "--local-dir", str(folder)
+    ]  # fmt: skip
+    published = ["model.safetensors.index.json", "model-00001-of-00002.safetensors", "config.json", "tokenizer.json"]
+    assert list(filter_repo_objects(published, allow_patterns=["model*.safetensors*"])) == published[:2]
+    folder.mkdir(parents=True)
+    tower, words = "vision_tower.vision_model.embeddings.patch_embedding.weight", "language_model.model.norm.weight"
+    shards = {tower: "model-00002-of-00002.safetensors", words: "model-00001-of-00002.safetensors"}
+    (folder / published[0]).write_text(json.dumps({"weight_map": shards}))
+    (command,) = examined(tmp_path, "paper")["encoder medgemma"].commands
+    assert shlex.split(command)[3:5] == [published[0], shards[tower]]
+    assert shards[words] not in command
 
 
 def test_without_a_hub_in_reach_it_is_quiet(examined, pinned_home, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from dagster._core.instance.config import PoolGranularity
 
-from crs_assets.cli import main
+from crs_assets.cli import main, session
 from crs_assets.cli.session import open_instance, prepare_workspace
 from crs_assets.definitions import build_defs
 from crs_assets.resources.home import Home
@@ -42,11 +42,11 @@ def test_a_site_that_changed_its_instance_keeps_it(tmp_path):
 def test_the_ui_is_bound_to_loopback_and_finds_the_same_home(crs, monkeypatch, tmp_path):
     asked = {}
 
-    def pretend(command, env, check):
-        asked.update(command=command, env=env)
-        return subprocess.CompletedProcess(command, 0)
+    def pretend(command, environment):
+        asked.update(command=command, env=environment)
+        return 0
 
-    monkeypatch.setattr(subprocess, "run", pretend)
+    monkeypatch.setattr(session, "run_group", pretend)
     assert crs("ui", "--port", "4321").exit_code == 0
     command = asked["command"]
     assert command[command.index("-h") + 1] == "127.0.0.1"

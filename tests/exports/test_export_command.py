@@ -57,11 +57,21 @@ def test_the_benchmark_of_the_hub_can_be_named(export, tmp_path):
     assert "id: clinic/crs" in path.read_text()
 
 
-def test_a_wrong_benchmark_is_one_message_and_leaves_nothing(export, tmp_path):
-    result = export("--format", "eval-results", "--benchmark", "a b")
+@pytest.mark.parametrize("benchmark", ["foo", "a b", "clinic/a b", "clinic/crs/v1", "/crs", "clinic/", ""])
+def test_a_wrong_benchmark_is_one_message_and_leaves_nothing(export, tmp_path, benchmark):
+    result = export("--format", "eval-results", "--benchmark", benchmark)
     assert result.exit_code == 1
+    assert f"--benchmark {benchmark!r} is not the id of the Hub's data set" in result.output
+    assert "owner/name" in result.output
     assert "Traceback" not in result.output
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_benchmark_that_no_format_holds_is_not_passed_over(export, tmp_path):
+    result = export("--format", "parquet", "--format", "mteb", "--benchmark", "clinic/crs")
+    assert result.exit_code == 2
+    assert "--format names parquet, mteb" in result.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_offers_exactly_the_formats():

@@ -22,6 +22,7 @@ from crs_assets.science.suite import CATALOG_FOLDER
 from crs_assets.stages.probes import read_runs
 from crs_assets.stages.scores import read_profile, read_score
 
+KAGGLE = "https://www.kaggle.com/competitions/aptos2019-blindness-detection"
 ENTRIES = sorted((CATALOG_FOLDER / "datasets").glob("*.toml"))
 
 
@@ -169,10 +170,48 @@ def empty_classes():
 def test_every_shipped_data_set_is_described_as_far_as_its_entry_goes(path, results):
     spec = load_dataset_spec(path)
     document = described(spec, results)
-    expected = {"aptos2019": ["url"]}.get(spec.id, ["url", "datePublished"] if spec.phantom else [])
+    # Phantoms are drawn where they are needed, and published nowhere: nobody could say an address or a date.
+    expected = ["url", "datePublished"] if spec.phantom else []
     check_croissant(document, absent=expected)
     assert lacking(document) == expected
     assert document["citeAs"] == spec.citation
+
+
+def told(results, counts, roles):
+    """Counts and splits that the description of a data set of these shows."""
+    rows = [(*what, str(count)) for what, count in counts.items()]
+    table = pl.DataFrame(rows, ["kind", "name", "count"], orient="row")
+    facts = ImageSetFacts("0" * 64, table, empty_classes(), roles)
+    document = croissant(entry("aptos2019"), facts, results.suite.protocol, "0.1.0")
+    sets = {item["@id"]: item["data"] for item in document["recordSet"] if "data" in item}
+    counted = {row["counts/what"]: row["counts/count"] for row in sets["counts"]}
+    return counted, [row["splits/images"] for row in sets["splits"]]
+
+
+def test_no_small_count_follows_from_what_was_read_and_is_used(results):
+    counts = {("read", "images"): 200, ("read", "groups"): 120, ("quarantined", "truncated"): 4}
+    counts |= {("used", "images"): 196, ("used", "groups"): 100}
+    counted, _ = told(results, counts, {})
+    # 200 - 196 would be the 4; of groups 20 are left out, which is no small number.
+    assert counted == {
+        "read: images": "suppressed",
+        "read: groups": "120",
+        "quarantined: truncated": "<10",
+        "used: images": "196",
+        "used: groups": "100",
+    }
+    counts |= {("quarantined", "duplicate"): 30, ("used", "images"): 166}
+    counted, _ = told(results, counts, {})
+    # 200 - 166 - 30 would be the 4, so neither reason is told.
+    assert counted["read: images"] == "200"
+    assert {counted["quarantined: truncated"], counted["quarantined: duplicate"]} == {"suppressed"}
+
+
+def test_no_small_split_follows_from_the_others(results):
+    counts = {(kind, unit): 100 for kind in ("read", "used") for unit in ("images", "groups")}
+    roles = {"train": (60, 60), "validation": (15, 15), "calibration": (5, 5), "test": (20, 20)}
+    _, splits = told(results, counts, roles)
+    assert splits == ["60", "suppressed", "suppressed", "20"]
 
 
 def test_the_required_properties_are_the_specifications():
@@ -219,7 +258,7 @@ def test_an_archive_that_a_program_fetches_is_in_the_distribution(results):
         ("chexpert", "https://arxiv.org/abs/1901.07031", "2019", ["Irvin et al."]),
         ("ham10000", "https://doi.org/10.7910/DVN/DBW86T", "2018", ["Tschandl", "Rosendahl", "Kittler"]),
         ("isic2020", "https://doi.org/10.34970/2020-ds01", "2021", ["Rotemberg et al."]),
-        ("aptos2019", None, "2019", ["Asia Pacific Tele-Ophthalmology Society"]),
+        ("aptos2019", KAGGLE, "2019", ["Asia Pacific Tele-Ophthalmology Society"]),
         ("retinamnist", "https://zenodo.org/records/10519652", "2023", ["Yang et al."]),
         ("demo-skin", None, None, ["crs_assets"]),
     ],

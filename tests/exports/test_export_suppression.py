@@ -65,6 +65,8 @@ def test_uncertain_cells_carry_neither_sign():
         ([50, 9, 20, 21], True, [False, True, True, False]),
         # Two hidden ones have only their sum told.
         ([60, 9, 8, 23], True, [False, True, True, False]),
+        # Two that sum to 2 are 1 and 1.
+        ([60, 1, 1, 38], True, [False, True, True, True]),
         ([50, 10, 20, 20], True, [False, False, False, False]),
         # None is no patient's secret; 5 is hidden with the next smallest that has any, 95.
         ([95, 0, 5], True, [True, False, True]),

@@ -1,7 +1,7 @@
 """Checking a data set before anything is measured on it: what is wrong, what is left out, and what would be used."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from crs_assets.science.datasets.counts import check_expected, count_summary
 from crs_assets.science.datasets.duplicates import CONFLICTING
 from crs_assets.science.datasets.errors import DatasetError, row_list
 from crs_assets.science.datasets.index import ProgressCallback, build_index
+from crs_assets.science.datasets.manifest import absent_subgroups
 from crs_assets.science.datasets.near_duplicates import near_duplicates
 from crs_assets.science.datasets.raw_table import DECLARED, UNGROUPED
 from crs_assets.science.datasets.readers import read_table
@@ -95,17 +96,19 @@ def check_dataset(
         progress: Told how far the decoding is.
     """
     rules = protocol if isinstance(protocol, Protocol) else load_protocol(protocol)
+    absent = _absent_subgroups(root, spec)
     try:
         raw = read_table(root, spec)
         index = build_index(raw, root, spec, workers=workers, progress=progress)
     except DatasetError as error:
-        return DatasetCheck(spec.id, problems=error.problems)
+        return DatasetCheck(spec.id, problems=error.problems, warnings=tuple(absent.values()))
     if spec.test_split == "official":
         index = replace(index, frame=take_official_test(index.frame))
     origin = raw.frame.select("image_id").hstack(raw.origin)
     preview = _preview(index.frame, spec, rules)
     pairs = pl.DataFrame()
-    warnings = [*_warnings(raw, index, spec), *preview.warnings]
+    blank = _blank_subgroups(raw, [name for name in spec.subgroups if name not in absent])
+    warnings = [*absent.values(), *blank, *_warnings(raw, index, spec), *preview.warnings]
     if look_alikes:
         pairs, told = _look_alikes(index.frame, root, spec, workers)
         warnings += told
@@ -176,6 +179,23 @@ def _exclusions(raw: RawTable, frame: pl.DataFrame, origin: pl.DataFrame) -> Ite
     for reason, table, rows in sorted(grouped.iter_rows()):
         hint = "; copies of one image contradict each other" if reason == CONFLICTING else ""
         yield f"{len(rows)} images: {reason}{hint} ({table}, {row_list(sorted(rows))})"
+
+
+def _absent_subgroups(root: Path, spec: DatasetSpec) -> dict[str, str]:
+    """Subgroup -> what is told of it, where a table of one's own has no column for it."""
+    if spec.reader != "manifest":
+        return {}
+    try:
+        return absent_subgroups(root, spec)
+    except DatasetError:
+        # The reader says what is wrong with the table.
+        return {}
+
+
+def _blank_subgroups(raw: RawTable, names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        if raw.frame[f"{SUBGROUP}:{name}"].null_count() == raw.frame.height:
+            yield f"subgroup {name!r} is unknown for every image: fill its column, or take {name!r} out of subgroups."
 
 
 def _warnings(raw: RawTable, index: DatasetIndex, spec: DatasetSpec) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Counting a data set: what was read, left out, quarantined and used, and whether that is what was expected."""
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from crs_assets.science.datasets.spec import DatasetSpec
@@ -8,6 +10,8 @@ from crs_assets.science.labels import LABEL
 
 SUPPRESSED_BELOW = 10
 """Smallest count of patients' images that a published table shows, zero apart."""
+WITHHELD = "suppressed"
+"""In place of a count that would give away a small one."""
 
 _SCHEMA = {"kind": pl.String, "name": pl.String, "count": pl.Int64}
 _Row = tuple[str, str, int]
@@ -15,7 +19,51 @@ _Row = tuple[str, str, int]
 
 def suppress_small(count: int) -> str:
     """A count as published tables show it: ``<10`` for 1 to 9, which could point at a person."""
-    return f"<{SUPPRESSED_BELOW}" if 0 < count < SUPPRESSED_BELOW else str(count)
+    return f"<{SUPPRESSED_BELOW}" if is_small(count) else str(count)
+
+
+def is_small(count: int) -> bool:
+    """Whether a count is 1 to 9."""
+    return 0 < count < SUPPRESSED_BELOW
+
+
+def withheld(counts: Sequence[int], small: Sequence[bool], *, adds_up: bool) -> list[bool]:
+    """Which counts of a list are not told, so that no small one follows from the others.
+
+    Where the counts add up to a total that is told, a single small one is that total less the others, and several that
+    are all 1 or all 9 follow from their sum; then the next smallest is not told either: secondary suppression [1]_.
+
+    Args:
+        counts: The counts.
+        small: Which of them must not be told in any case.
+        adds_up: Whether their total is told.
+
+    References:
+        .. [1] Hundepool et al., "Statistical Disclosure Control", Wiley 2012, chapter 4.
+    """
+    hidden = list(small)
+    total, cells = sum(count for count, is_hidden in zip(counts, hidden, strict=True) if is_hidden), sum(hidden)
+    follows = cells == 1 or (cells > 1 and total in (cells, (SUPPRESSED_BELOW - 1) * cells))
+    others = [(count, at) for at, count in enumerate(counts) if count and not hidden[at]]
+    if adds_up and follows and others:
+        hidden[min(others)[1]] = True
+    return hidden
+
+
+def tell(counts: Sequence[int], *, adds_up: bool) -> list[str]:
+    """Counts as published tables show them, so that none of 1 to 9 follows from the others.
+
+    Args:
+        counts: The counts.
+        adds_up: Whether their total is told.
+
+    Returns:
+        ``<10`` for 1 to 9; ``suppressed`` for these and the next smallest, all alike, where that has to be hidden too.
+    """
+    small = [is_small(count) for count in counts]
+    hidden = withheld(counts, small, adds_up=adds_up)
+    mark = f"<{SUPPRESSED_BELOW}" if hidden == small else WITHHELD
+    return [mark if is_hidden else str(count) for count, is_hidden in zip(counts, hidden, strict=True)]
 
 
 def count_raw(raw: RawTable, spec: DatasetSpec) -> pl.DataFrame:
@@ -36,7 +84,7 @@ def count_summary(index: DatasetIndex, spec: DatasetSpec) -> pl.DataFrame:
     """The data set in figures, one per row.
 
     Returns:
-        ``dataset``, ``kind``, ``name``, ``count`` (text, small cells suppressed where they count positives), in this
+        ``dataset``, ``kind``, ``name``, ``count`` (text, that of positives as ``tell`` shows it), in this
         order: ``read`` images and groups, ``excluded`` by reason, ``noticed`` by reason, ``quarantined`` by reason,
         ``flagged`` by quality flag, ``used`` images and groups, ``positives`` of each class among those.
     """
@@ -47,11 +95,11 @@ def count_summary(index: DatasetIndex, spec: DatasetSpec) -> pl.DataFrame:
     rows += [("quarantined", reason, count) for reason, count in by_reason.iter_rows()]
     rows += [("flagged", flag, count) for flag, count in flags.iter_rows()]
     rows += [("used", "images", used.height), ("used", "groups", used["group_id"].n_unique())]
-    rows += [("positives", name, count) for name, count in _positives(used, spec).items()]
-    shown = [
-        (spec.id, kind, name, suppress_small(count) if kind == "positives" else str(count))
-        for kind, name, count in rows
-    ]
+    positives = _positives(used, spec)
+    # Every image has one class, unless it may have several: then the classes make no total.
+    told = tell(list(positives.values()), adds_up=spec.task != "multilabel")
+    shown = [(spec.id, kind, name, str(count)) for kind, name, count in rows]
+    shown += [(spec.id, "positives", name, text) for name, text in zip(positives, told, strict=True)]
     return pl.DataFrame(shown, schema=["dataset", "kind", "name", "count"], orient="row")
 
 

@@ -81,6 +81,30 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
     return finish_table(rows, spec, root, paths, problems)
 
 
+def absent_subgroups(root: Path, spec: DatasetSpec) -> dict[str, str]:
+    """Subgroups of an entry that its manifest has no column for; such a one is unknown for every image.
+
+    Returns:
+        Subgroup -> the table, the columns looked for, those that it has, and the cure.
+
+    Raises:
+        DatasetError: If the table cannot be read.
+    """
+    options = ManifestOptions.model_validate(spec.reader_options)
+    (table,) = read_text_tables(require_files(root, [options.file], spec.id), spec.id)
+    named = _called_as_here(table, options, Problems(spec.id))
+    columns = [column for column in table.frame.columns if column != ROW]
+    return {
+        name: (
+            f"{table.name}: subgroups names {name!r}, and there is no column 'sub:{name}' or {name!r}; the table has "
+            f"{columns}. Nothing can be told of it: add the column, say which one it is (reader_options.columns = "
+            f'{{ {name} = "its column" }}), or take {name!r} out of subgroups.'
+        )
+        for name in spec.subgroups
+        if named.find(f"sub:{name}") is None and named.find(name) is None
+    }
+
+
 def _called_as_here(table: TextTable, options: ManifestOptions, problems: Problems) -> TextTable:
     """The table with the columns of ``options.columns`` under the names that a manifest has for them."""
     found = table.require(list(options.columns.values()), problems)

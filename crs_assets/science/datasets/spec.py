@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_
 from crs_assets.science.datasets.options import READER_OPTIONS, ReaderType
 from crs_assets.science.labels import TaskType
 from crs_assets.science.phantoms import PhantomType
-from crs_assets.science.toml_models import CatalogError, FrozenModel, read_toml, validate
+from crs_assets.science.toml_models import CatalogError, FrozenModel, read_toml, validate, validate_part
 
 SpecialtyType = Literal["chest", "skin", "fundus", "other"]
 RoleType = Literal["source", "target"]
@@ -117,7 +117,7 @@ class DatasetSpec(FrozenModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        READER_OPTIONS[self.reader].model_validate(self.reader_options)
+        validate_part(READER_OPTIONS[self.reader], self.reader_options, "reader_options")
         if self.task != "multilabel" and len(self.classes) < 2:
             raise ValueError(f"a {self.task} data set needs at least 2 classes, got {list(self.classes)}")
         if unknown := sorted(set(self.expected.positives) - set(self.classes)):

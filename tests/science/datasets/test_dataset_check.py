@@ -130,6 +130,36 @@ def test_unknown_patients_and_one_sided_sites_are_warned_of(cohort, spec):
     assert any("2 of 3 sites have one class only" in text for text in check.warnings)
 
 
+def test_a_subgroup_without_a_column_is_told_with_the_columns_there_are(cohort, spec):
+    check = check_dataset(cohort(), spec(subgroups=["sex", "skin_type"]), protocol="demo-v1")
+    (told,) = [text for text in check.warnings if "subgroups" in text]
+    assert told.startswith("manifest.csv: subgroups names 'skin_type', and there is no column 'sub:skin_type'")
+    assert "['image_id', 'path', 'patient_id', 'label', 'sub:sex']" in told
+    assert "take 'skin_type' out of subgroups" in told
+    assert told in render_check(check)
+    assert check.usable
+
+
+def test_a_subgroup_is_found_under_the_name_that_the_entry_gives_it(cohort, spec):
+    gender = cohort(lambda rows: [{("gender" if key == "sub:sex" else key): row[key] for key in row} for row in rows])
+    options = {"columns": {"sex": "gender"}}
+    check = check_dataset(gender, spec(subgroups=["sex"], reader_options=options), protocol="demo-v1")
+    assert not [text for text in check.warnings if "subgroup" in text]
+
+
+def test_a_subgroup_with_blank_cells_only_is_told_once(cohort, spec):
+    blank = cohort(lambda rows: [row | {"sub:sex": "unknown"} for row in rows])
+    check = check_dataset(blank, spec(subgroups=["sex"]), protocol="demo-v1")
+    (told,) = [text for text in check.warnings if "subgroup" in text]
+    assert told.startswith("subgroup 'sex' is unknown for every image")
+
+
+def test_a_missing_subgroup_is_told_beside_what_makes_a_table_unusable(cohort, spec):
+    check = check_dataset(cohort(lambda rows: [row | {"label": "unsure"} for row in rows]), spec(subgroups=["eye"]))
+    assert "expected one of the classes" in check.problems[0]
+    assert "there is no column 'sub:eye' or 'eye'" in check.warnings[0]
+
+
 def test_too_few_of_every_class_is_a_problem(cohort, spec):
     check = check_dataset(cohort(n=24), spec(), protocol="demo-v1")
     assert any("no class has enough" in text for text in check.problems)

@@ -1,8 +1,10 @@
 import polars as pl
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from crs_assets.science.datasets import DatasetIndex, check_expected, count_summary, suppress_small
-from crs_assets.science.datasets.counts import count_raw
+from crs_assets.science.datasets.counts import count_raw, tell
 from crs_assets.science.datasets.tables import Count, RawTable
 
 
@@ -43,12 +45,66 @@ def test_summary_tells_read_excluded_quarantined_and_used(index, catalogue):
         ("flagged", "small", "2"),
         ("used", "images", "11"),
         ("used", "groups", "6"),
-        ("positives", "no DR", "10"),
-        ("positives", "mild", "<10"),
+        # 11 used images less 10 would be the 1 that is not told.
+        ("positives", "no DR", "suppressed"),
+        ("positives", "mild", "suppressed"),
         ("positives", "moderate", "0"),
         ("positives", "severe", "0"),
         ("positives", "proliferative", "0"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        ([50, 20, 30], ["50", "20", "30"]),
+        # 100 - 50 - 41 = 9: the next smallest, 41, is hidden too, and nothing tells which is the small one.
+        ([50, 9, 41], ["50", "suppressed", "suppressed"]),
+        ([50, 9, 20, 20, 0], ["50", "suppressed", "suppressed", "20", "0"]),
+        # Of two small ones only the sum follows, here 11.
+        ([60, 3, 8], ["60", "<10", "<10"]),
+        # Two that sum to 2 are 1 and 1; two that sum to 18, each below 10, are 9 and 9.
+        ([60, 1, 1], ["suppressed", "suppressed", "suppressed"]),
+        ([60, 9, 9, 70], ["suppressed", "suppressed", "suppressed", "70"]),
+        # Nothing is left to hide it with.
+        ([0, 4, 0], ["0", "<10", "0"]),
+    ],
+)
+def test_no_small_count_follows_from_the_total(counts, shown):
+    assert tell(counts, adds_up=True) == shown
+
+
+def test_without_a_total_small_counts_alone_are_hidden():
+    assert tell([50, 9, 41], adds_up=False) == ["50", "<10", "41"]
+
+
+@given(st.lists(st.integers(0, 60), min_size=3, max_size=8))
+def test_whoever_subtracts_is_left_with_a_choice(counts):
+    assume(any(count >= 10 for count in counts))
+    told = tell(counts, adds_up=True)
+    hidden = [at for at, text in enumerate(told) if not text.isdigit()]
+    rest = sum(counts) - sum(int(text) for text in told if text.isdigit())
+    others = len(hidden) - 1
+    # Each hidden count is at least 1, and at most 9 where that is said; the others take what is left.
+    most = 9 if "<10" in told else rest
+    for at in hidden:
+        least_possible, most_possible = max(1, rest - most * others), min(most, rest - others)
+        assert least_possible < most_possible, (counts, told, at)
+    assert not [count for count, text in zip(counts, told, strict=True) if 0 < count < 10 and text.isdigit()]
+
+
+def test_classes_of_a_multilabel_set_make_no_total(catalogue):
+    spec = catalogue("demo-chest", classes=["Edema", "Fracture"], derived={})
+    labels = {"label:Edema": [1] * 12 + [0] * 8, "label:Fracture": [1] * 3 + [0] * 17}
+    frame = pl.DataFrame(
+        {"image_id": [f"demo-chest/{n}" for n in range(20)], "group_id": [f"demo-chest::{n}" for n in range(20)]}
+    ).with_columns(pl.Series(name, cells, dtype=pl.Int8) for name, cells in labels.items())
+    raw = RawTable(frame, (), (), ())
+    pixels = frame.with_columns(
+        pl.Series("flags", [[]] * 20, dtype=pl.List(pl.String)), pl.lit(None, pl.String).alias("quarantine")
+    )
+    summary = count_summary(DatasetIndex(pixels, count_raw(raw, spec)), spec)
+    assert summary.filter(pl.col("kind") == "positives")["count"].to_list() == ["12", "<10"]
 
 
 def test_expected_counts_are_those_of_the_files_as_read(index, catalogue):
