@@ -87,7 +87,10 @@ def _probes(figures: Figures) -> list[Line]:
     shape = f"probes, {figures['rows']:,} x {figures['dim']:,}, {outputs}, {figures['penalties']} penalties"
     lines = [_probe_set(shape, found, figures) for found in figures["sets"]]
     if len(lines) > 1:
-        lines.append(Line(f"{shape}: all these fractions", f"{_number(figures['ratio_whole'])}x", "a cell of one seed"))
+        cell = (
+            f"from one seed to the {figures['seeds']} of a cell (extrapolated); all rows are one problem for all"
+        )
+        lines.append(Line(f"{shape}: a cell", f"{_number(figures['ratio_whole'])}x", cell))
     return lines
 
 
@@ -189,6 +192,9 @@ BENCHMARKS = (
               _probes),
     Benchmark("probes-isic", "probes of the shape of ISIC 2019 against scikit-learn, every fit",
               ("benchmarks/probes.py", "--rows", "15000", "--dim", "1024", "--classes", "8", *FRACTIONS), _probes),
+    Benchmark("probes-exact", "a softmax against scikit-learn brought as near to the optimum as it comes",
+              ("benchmarks/probes.py", "--rows", "3750", "--dim", "1024", "--classes", "8",
+               "--sklearn-tolerance", "1e-8", "--repetitions", "1"), _probes),
     Benchmark("probes-peers", "probes against scikit-learn and torch.optim.LBFGS",
               ("benchmarks/probes.py", "--missing", "--torch-lbfgs", "--repetitions", "1"), _probes),
     Benchmark("probe-growth", "growth of the probe solver with rows, features, labels, penalties and seeds",
