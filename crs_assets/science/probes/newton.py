@@ -64,7 +64,7 @@ class Factors:
 
     Attributes:
         factored: The factors, or None.
-        targets: (C,) int64, the target of each.
+        targets: (C,) int64, the target of each; of several penalties of one target any serves.
     """
 
     factored: FactoredPreconditioner | None
@@ -95,9 +95,9 @@ def polish(
 
     Args:
         objective: Rows and loss.
-        problems: B problems, each of another target.
+        problems: B problems.
         start: (r + 1, B, K) float64.
-        factors: Factored Hessians of the same targets at other penalties, or none.
+        factors: Factored Hessians of some targets at other penalties, or none.
         gap: Converged when the decrement is at most this share of the value.
         max_steps: Newton steps.
 

@@ -193,13 +193,16 @@ class FactoredPreconditioner:
         self._schur = schur.maximum(floor).to(torch.float32)
 
     @staticmethod
-    def cost(design: Design, columns: int) -> int:
-        """How many Hessian products of so many columns cost as much as factoring their blocks.
+    def cost(design: Design, columns: int) -> float:
+        """How many Hessian products of so many columns cost as much as factoring their blocks and using them.
 
         A product of a few columns takes as long as reading the rows twice, and a block as long as its operations. From
-        some width on products are limited by their operations too, and the cost is a third of the rank.
+        some width on products are limited by their operations too, and the cost is a third of the rank. Where rows are
+        few, the Cholesky factorisation adds to that, and applying a factor reads more than the rows.
         """
-        return max(_FEWEST_PRODUCTS, min(columns * design.rank // _READING, design.rank // 3))
+        share = design.rank / design.rows
+        blocks = min(columns * design.rank / _READING, design.rank / 3)
+        return max(_FEWEST_PRODUCTS, blocks * (1 + 2 * share) * (1 + columns * share))
 
     @staticmethod
     def room(design: Design, outputs: int) -> int:

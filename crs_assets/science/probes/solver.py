@@ -1,5 +1,7 @@
 """All fits of one sample set: quasi-Newton steps together, Newton steps for what is left, a check in float64."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch  # noqa: TID253  # imported only when a probe is fitted
 from numpy.typing import NDArray
@@ -22,6 +24,8 @@ _CONFIRMED = 0.25
 """The same estimate from float64 gradients: below this share of the gap the fit is done."""
 _WORKING_BYTES = 256 * 2**20
 """Memory for the logits of the problems that are taken together."""
+_WIDTH = 32
+"""Logits per row that Newton steps take together, at most: a narrower product takes nearly as long."""
 _NEWTON_COPIES, _SETTLING_COPIES = 8, 1
 """How often Newton steps and the last look hold all logits in float64."""
 
@@ -113,8 +117,9 @@ def _finish(objective: Objective, problems: Problems, progress: Progress, *, gap
     to go; the solution of the next larger penalty is a much better start.
     """
     factors = Factors(None, problems.target[:0])
-    for penalty in sorted(set(problems.penalty.tolist()), reverse=True):
-        left = torch.nonzero(~progress.converged & (problems.penalty == penalty))[:, 0]
+    for penalties in _levels(objective, problems):
+        is_level = torch.isin(problems.penalty, problems.penalty.new_tensor(penalties))
+        left = torch.nonzero(~progress.converged & is_level)[:, 0]
         for group in torch.split(left, _group_size(objective, _NEWTON_COPIES)) if len(left) else ():
             start, passes = _best_start(objective, problems, progress, group)
             polished, factors = polish(objective, problems.select(group), start, factors, gap=gap, max_steps=max_steps)
@@ -124,6 +129,15 @@ def _finish(objective: Objective, problems: Problems, progress: Progress, *, gap
             progress.converged[group] = polished.converged
 
 
+def _levels(objective: Objective, problems: Problems) -> Iterator[list[float]]:
+    """Penalties that are finished together, from the largest on: as many as make products worth their reading."""
+    penalties = sorted(set(problems.penalty.tolist()), reverse=True)
+    columns = objective.loss.outputs * len(problems) // len(penalties)
+    size = max(1, _WIDTH // columns)
+    for first in range(0, len(penalties), size):
+        yield penalties[first : first + size]
+
+
 def _best_start(objective: Objective, problems: Problems, progress: Progress, group: Tensor) -> tuple[Tensor, int]:
     """The best of what each problem has reached, the solution of the next larger penalty, and the line through two.
 
@@ -131,7 +145,8 @@ def _best_start(objective: Objective, problems: Problems, progress: Progress, gr
         (r + 1, B, K) float64, and how many passes over the rows it took to choose.
     """
     own, subset = progress.parameters[:, group], problems.select(group)
-    larger = sorted({penalty for penalty in problems.penalty.tolist() if penalty > subset.penalty[0]})[:2]
+    top = float(subset.penalty.max())
+    larger = sorted({penalty for penalty in problems.penalty.tolist() if penalty > top})[:2]
     solved = [progress.parameters[:, _same_targets(problems, subset, penalty)] for penalty in larger]
     candidates = [own, *solved[:1]]
     if len(solved) == 2:
