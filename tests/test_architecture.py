@@ -54,6 +54,7 @@ def test_every_shipped_suite_has_loadable_definitions(suite, tmp_path):
         "crs",
         "leaderboard",
         "control_probes",
+        "penalty_axes",
         "recalibration",
         "recalibration_summary",
         "subgroups",

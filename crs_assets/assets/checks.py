@@ -225,3 +225,13 @@ ABOVE_NULLS = Check(
     "Every ranked cell is above all its null controls by the paired case interval.",
     _when("at_null", bool, "at null: {0}"),
 )
+DATASETS_RANK = Check(
+    "data_sets_can_rank",
+    "On every data set some panel encoder is above its null controls: elsewhere nobody can be ranked.",
+    _when("unrankable", bool, "nobody is above the null controls on: {0}"),
+)
+ALL_RANKED = Check(
+    "every_encoder_ranked",
+    "Every encoder has all its existing cells, and with them an aggregate score and a rank.",
+    _when("incomplete", bool, "{0} encoder(s) lack a cell and have no rank"),
+)

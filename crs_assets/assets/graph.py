@@ -10,6 +10,7 @@ from crs_assets.assets.analyses import (
     degradations,
     depth,
     operating_points,
+    penalties,
     recalibration,
     subgroups,
     uncertainty,
@@ -18,6 +19,7 @@ from crs_assets.partitions import Partitions
 
 ANALYSES = (
     control_probes.control_probes,
+    penalties.penalty_axes,
     recalibration.recalibration,
     recalibration.recalibration_summary,
     subgroups.subgroups,

@@ -46,7 +46,10 @@ def leaderboard(partitions: Partitions) -> dg.AssetsDefinition:
     prefix = partitions.suite.id
     deps = tuple(dg.AssetDep(dg.AssetKey([prefix, name])) for name in ("crs", "axis_profile", "null_controls"))
     recorded = Recorded(
-        Leaderboard(), dg.AssetKey([prefix, "leaderboard"]), describe_leaderboard, (checks.ABOVE_NULLS,)
+        Leaderboard(),
+        dg.AssetKey([prefix, "leaderboard"]),
+        describe_leaderboard,
+        (checks.ABOVE_NULLS, checks.DATASETS_RANK, checks.ALL_RANKED),
     )
     declared = Declared(recorded, "report", frozenset({"polars", "html"}), deps)
     return stage_assets(partitions.suite, Shared("leaderboard"), [declared])

@@ -12,6 +12,7 @@ from crs_assets.stages.analyses.depth import DepthFeatures, DepthSweep
 from crs_assets.stages.analyses.external_validity import ExternalValidity
 from crs_assets.stages.analyses.extra_degradations import ExtraDegradationMetrics, ExtraDegradedFeatures
 from crs_assets.stages.analyses.operating_points import OperatingPoints
+from crs_assets.stages.analyses.penalty_axes import PenaltyAxes
 from crs_assets.stages.analyses.rank_agreement import RankAgreementAnalysis
 from crs_assets.stages.analyses.recalibration import Recalibration, RecalibrationSummary
 from crs_assets.stages.analyses.reference_invariance import ReferenceInvariance
@@ -60,6 +61,7 @@ CELL_ANALYSES = tuple(
     Step(name, (stage,), per_encoder=True)
     for name, stage in (
         ("control probes", ControlProbes()),
+        ("penalties", PenaltyAxes()),
         ("recalibration", Recalibration()),
         ("subgroups", Subgroups()),
         ("operating points", OperatingPoints()),

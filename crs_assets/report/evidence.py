@@ -65,6 +65,7 @@ class Evidence:
         cards: Every data set, then every target.
         analyses: Name of a stage -> what it found, of those that are there.
         outdated: Names of those that were made from an earlier state than the leaderboard.
+        is_board_outdated: Whether the leaderboard itself was made from an earlier state of the suite.
         versions: What -> its version in the store, for the provenance.
     """
 
@@ -74,6 +75,7 @@ class Evidence:
     cards: tuple[DatasetCard, ...]
     analyses: Mapping[str, Analysis]
     outdated: tuple[str, ...] = ()
+    is_board_outdated: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, *names: str) -> bool:

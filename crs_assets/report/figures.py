@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from crs_assets.report import canvas
+from crs_assets.report.names import degradation_name
 from crs_assets.report.numbers import decimals
 from crs_assets.science.protocol import CLEAN, TRANSFER, Protocol
 from crs_assets.science.validation import FloatArray
@@ -161,7 +162,7 @@ def _headings(figure: "Figure", encoder_title: str, protocol: Protocol, *, has_t
     canvas.write(figure, 30, 22, encoder_title, fontsize=16, weight="bold")
     about = f"linear probe  ·  protocol {protocol.id}  ·  {len(protocol.data.seeds)} seeds"
     canvas.write(figure, 30, 56, about, fontsize=11, color=canvas.SOFT)
-    entries = [(item.id.replace("_", " "), *look) for item, look in zip(protocol.perturbations, LOOKS, strict=False)]
+    entries = [(degradation_name(item.id), *look) for item, look in zip(protocol.perturbations, LOOKS, strict=False)]
     if has_target:
         entries.append((TRANSFER + " target", canvas.INK, "*"))
     handles = [_handle(*entry) for entry in entries]

@@ -50,7 +50,7 @@ def leading_tier(verdict: Mapping[str, Any] | None, *, threshold: float, top_k: 
         best = max(sorted(top), key=lambda name: top[name])
         tier = (
             f"None is among the first {top_k} with a probability of {percent(threshold)}, so there is no leading tier; "
-            f"the highest probability has {best} ({percent(top[best])})."
+            f"the highest is that of {best} ({percent(top[best])})."
         )
     return tier, _winner(verdict)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from crs_assets.report.names import degradation_name, map_name
 from crs_assets.report.numbers import change, counted, decimals, listed
 from crs_assets.science.protocol import CLEAN, TRANSFER
 
@@ -29,16 +30,16 @@ def repair(summary: pl.DataFrame) -> tuple[str, ...]:
         return ("No recalibration map could be fitted: nothing is said.",)
     ordered = list(clean.sort("difference", "method").iter_rows(named=True))
     lower = [row for row in ordered if row["high"] is not None and row["high"] < 0]
-    higher = [row["method"] for row in ordered if row["low"] is not None and row["low"] > 0]
-    raised = f" Beyond that interval {listed(higher)} raise it." if higher else ""
+    higher = [map_name(row["method"]) for row in ordered if row["low"] is not None and row["low"] > 0]
+    raised = f" Beyond that interval it rises under {listed(higher)}." if higher else ""
     if not lower:
         best = ordered[0]
         return (
-            f"Not shown: no map lowers the mean ECE on clean images beyond its seed interval; the least change has "
-            f"{_method(best)}, {_told(best)}.{raised}",
+            f"Not shown: no map lowers the mean ECE on clean images beyond its seed interval; the lowest mean change "
+            f"is that of {map_name(best['method'])}, {_told(best)}.{raised}",
             _meaning(best),
         )
-    told = [f"{_method(row)}, {_told(row)}; {row['n_worse']} got worse" for row in lower]
+    told = [f"{map_name(row['method'])}, {_told(row)}; {row['n_worse']} got worse" for row in lower]
     return (
         f"Yes, on images like those of the calibration split. Beyond its seed interval the mean ECE falls under "
         f"{'; under '.join(told)}.{raised}",
@@ -90,7 +91,7 @@ def confidence_before_ranking(conditions: pl.DataFrame) -> tuple[str, ...]:
     total, every = int(by_family["broken"].sum()), known.height
     if not total:
         return (f"{rule}: in none of {every} combinations of encoder, data set and degradation.",)
-    families = listed([f"{_family(row[0])} ({row[1]} of {row[2]})" for row in by_family.iter_rows()])
+    families = listed([f"{degradation_name(row[0])} ({row[1]} of {row[2]})" for row in by_family.iter_rows()])
     return (
         f"{rule}: in {total} of {every} combinations of encoder, data set and degradation, under {families}.",
         "There a falling AUROC gives no warning: image quality itself has to be monitored.",
@@ -113,10 +114,6 @@ def transfers(pairs: pl.DataFrame, predictors: pl.DataFrame) -> tuple[str, ...]:
         for (source, target), rows in pairs.group_by("source", "target", maintain_order=True)
     ]
     return tuple(told)
-
-
-def _method(row: Mapping[str, Any]) -> str:
-    return f"{row['method']} scaling" if row["method"] in ("temperature", "vector") else str(row["method"])
 
 
 def _told(row: Mapping[str, Any]) -> str:
@@ -163,12 +160,8 @@ def _worst(known: pl.DataFrame) -> str:
         if round(worst[column], 3) <= 0:
             told.append(f"{words.split()[0]} gets worse on average under no family")
         else:
-            told.append(f"{words} {_family(worst['perturbation'])} (on average by {decimals(worst[column])})")
+            told.append(f"{words} {degradation_name(worst['perturbation'])} (on average by {decimals(worst[column])})")
     return " and ".join(told)
-
-
-def _family(name: Any) -> str:
-    return str(name).replace("_", " ")
 
 
 def _transfer(source: str, target: str, rows: pl.DataFrame, predictors: pl.DataFrame) -> str:

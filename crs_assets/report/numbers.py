@@ -1,6 +1,7 @@
 """How numbers are written in tables and pictures: three decimals, a dash where there is none."""
 
 import math
+import re
 from collections.abc import Sequence
 
 NONE = "\N{EN DASH}"
@@ -53,6 +54,11 @@ def interval(low: float | None, high: float | None) -> str:
 def change_interval(low: float | None, high: float | None) -> str:
     """An interval of a difference in brackets, ends with their signs; a dash where there is none."""
     return NONE if low is None or high is None else f"[{change(low)}, {change(high)}]"
+
+
+def minus_signs(text: str) -> str:
+    """A text made elsewhere, with the hyphens before its negative numbers as minus signs."""
+    return re.sub(r"(?<![\w.])-(?=\d)", _MINUS, text)
 
 
 def counted(number: int, noun: str) -> str:

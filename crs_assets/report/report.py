@@ -45,6 +45,7 @@ def render_report(evidence: Evidence) -> Report:
         warning=PHANTOM_WARNING if evidence.page.phantoms else "",
         chapters=chapters,
         missing=missing,
+        is_board_outdated=evidence.is_board_outdated,
         outdated=tuple(ANALYSES[key] for key in evidence.outdated),
     )
     return Report(html, figures, tuple(chapter.id for chapter in chapters), missing)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from crs_assets.report.numbers import NONE, decimals, places, rank_text, signed
+from crs_assets.report.numbers import NONE, decimals, percent, places, rank_text, signed
 from crs_assets.report.page import Page
 from crs_assets.science.leaderboard import CONTROL, INCOMPLETE, RANKED
 from crs_assets.science.protocol import AXES, ScoreWeights
@@ -68,15 +68,35 @@ class Table:
     kind: ClassVar[str] = "table"
 
 
-def headline_table(page: Page) -> Table:
-    """Every encoder once: rank, score with its terms, axes, coverage, AUROC's rank, the other readings, status."""
+@dataclass(frozen=True)
+class Certainty:
+    """How sure scores and ranks are, where that was analysed.
+
+    Attributes:
+        intervals: Encoder -> interval of its score over patients and seeds, as text.
+        top_k: Up to which rank is the top.
+        top: Encoder -> probability of a rank in the top.
+    """
+
+    intervals: Mapping[str, str]
+    top_k: int
+    top: Mapping[str, float]
+
+
+def headline_table(page: Page, certainty: Certainty | None = None) -> Table:
+    """Every encoder once: rank, score with its terms, axes, coverage, AUROC's rank, the other readings, status.
+
+    Args:
+        page: The leaderboard.
+        certainty: Adds the interval of each score, and how probable the first ranks are.
+    """
     others = {reading: {row["encoder"]: row for row in page.rows(reading)} for reading in page.readings[1:]}
     shows_existing = differs_on_existing_cells(page)
     columns = (
         Column("Rank", "Rank by CRS; ties share the mean of their ranks"),
         Column("Encoder", is_number=False),
         Column("Family", "What the encoder was made for", is_number=False),
-        Column("CRS", "Clinical Reliability Score in [0, 1]; bar: its three weighted terms; higher is better"),
+        *_score_columns(certainty),
         *_term_columns(),
         *(Column(*AXIS_LABELS[axis]) for axis in AXES),
         Column("Cells", "Scored data sets of those that exist for the encoder"),
@@ -96,7 +116,8 @@ def headline_table(page: Page) -> Table:
     rows = page.rows(page.readings[0])
 
     def cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:
-        return tuple(_headline_cells(row, [rows[row["encoder"]] for rows in others.values()], page, shows_existing))
+        other_rows = [rows[row["encoder"]] for rows in others.values()]
+        return tuple(_headline_cells(row, other_rows, page, certainty, shows_existing=shows_existing))
 
     sections = _sections(rows, {row["encoder"]: row["section"] for row in rows}, cells)
     return Table(f"Encoders by CRS, protocol {page.protocol.id}", columns, sections, row_header=1)
@@ -122,13 +143,18 @@ def weighted_terms(row: Mapping[str, Any], weights: ScoreWeights) -> tuple[float
 
 
 def _headline_cells(
-    row: Mapping[str, Any], others: Sequence[Mapping[str, Any]], page: Page, shows_existing: bool
+    row: Mapping[str, Any],
+    others: Sequence[Mapping[str, Any]],
+    page: Page,
+    certainty: Certainty | None,
+    *,
+    shows_existing: bool,
 ) -> Iterator[Cell]:
     move = places(row["rank_auroc"], row["rank"])
     yield Cell(rank_text(row["rank"]), row["rank"])
     yield Cell(row["title"], row["title"].lower(), note=row["encoder"])
     yield Cell(row["family"], row["family"])
-    yield _crs(row["crs"], weighted_terms(row, page.protocol.score))
+    yield from _score_cells(row, weighted_terms(row, page.protocol.score), certainty)
     yield from (_number(row[name]) for name in (*TERMS, *AXES))
     yield Cell(f"{row['covered']} of {row['expected']}", row["covered"])
     if shows_existing:
@@ -211,8 +237,23 @@ def _term_columns() -> tuple[Column, ...]:
     )
 
 
-def _crs(value: float | None, terms: tuple[float, ...]) -> Cell:
-    return Cell(decimals(value), value, bar=tuple(round(100 * term, 2) for term in terms))
+def _score_columns(certainty: Certainty | None) -> Iterator[Column]:
+    meaning = "Clinical Reliability Score in [0, 1]; bar: its three weighted terms; higher is better"
+    if certainty is None:
+        yield Column("CRS", meaning)
+        return
+    yield Column("CRS", f"{meaning}; in brackets: its interval over patients and seeds")
+    k = certainty.top_k
+    yield Column(f"P(first {k})", f"How often the encoder is among the first {k} when patients and seeds are resampled")
+
+
+def _score_cells(row: Mapping[str, Any], terms: tuple[float, ...], certainty: Certainty | None) -> Iterator[Cell]:
+    name, bar = row["encoder"], tuple(round(100 * term, 2) for term in terms)
+    note = certainty.intervals.get(name, "") if certainty else ""
+    yield Cell(decimals(row["crs"]), row["crs"], note=note, bar=bar)
+    if certainty:
+        top = certainty.top.get(name)
+        yield Cell(percent(top), top)
 
 
 def _dominated(cell: Mapping[str, Any]) -> Cell:

@@ -19,7 +19,7 @@ from crs_assets.science.probes import (
     standardisation,
     validation_log_loss,
 )
-from crs_assets.science.protocol import Protocol
+from crs_assets.science.protocol import ProbeProtocol, Protocol
 from crs_assets.science.splits import TRAIN, VALIDATION
 
 Float32 = NDArray[np.float32]
@@ -130,13 +130,7 @@ def fit_probe(
     )
     validation_sets = [task.rows(VALIDATION, fraction) for fraction in fractions]
     choices = tuple(
-        select_lambda(
-            validation_log_loss(path, task.features, y, rows, position),
-            _validation_counts(y[rows]),
-            settings.lambdas,
-            min_validation=settings.lambda_min_validation,
-        )
-        for position, rows in enumerate(validation_sets)
+        choose_lambda(path, task, y, rows, position, settings) for position, rows in enumerate(validation_sets)
     )
     return FittedProbe(
         path=path,
@@ -144,6 +138,32 @@ def fit_probe(
         fractions=fractions,
         n_fit=tuple(len(rows) for rows in train_sets),
         n_val=tuple(len(rows) for rows in validation_sets),
+    )
+
+
+def choose_lambda(
+    path: LinearPath,
+    task: ProbeTask,
+    labels: NDArray[Any],
+    rows: Rows,
+    position: int,
+    settings: ProbeProtocol,
+) -> LambdaChoice:
+    """The penalty of each problem of one label fraction, by log loss on validation rows.
+
+    Args:
+        path: Fitted probes.
+        task: What they were fitted on.
+        labels: Labels to fit, as ``fit_labels`` gives them.
+        rows: Positions of the validation rows.
+        position: Of the label fraction.
+        settings: The penalty grid, and what a label needs to choose for itself.
+    """
+    return select_lambda(
+        validation_log_loss(path, task.features, labels, rows, position),
+        _validation_counts(labels[rows]),
+        settings.lambdas,
+        min_validation=settings.lambda_min_validation,
     )
 
 

@@ -1,6 +1,7 @@
 """Probe stages: predictions of the linear probe, one row of metrics per run of the grid, and the null controls."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
 from crs_assets.science.labels import fit_labels
 from crs_assets.science.nulls import metadata_features, shuffle_labels
+from crs_assets.science.probes import LinearPath
 from crs_assets.science.probing import FittedProbe, ProbeTask, fit_probe, prediction_frame
 from crs_assets.science.protocol import CLEAN, TRANSFER, protocol_part
 from crs_assets.science.splits import CALIBRATION, TEST, VALIDATION
@@ -41,6 +43,7 @@ WEIGHTS_FILE = "weights.safetensors"
 RUNS_FILE = "runs.parquet"
 CLASS_RUNS_FILE = "class_runs.parquet"
 RELIABILITY_FILE = "reliability.parquet"
+_PATH_TENSORS = tuple(field.name for field in fields(LinearPath) if field.name != "notes")
 
 METADATA_ONLY = "metadata-only"
 SHUFFLED_LABELS = "shuffled-labels"
@@ -62,7 +65,7 @@ class ProbePredictions(ProbeStage):
     """Linear probes of an encoder on a data set and seed: the penalty path, and logits wherever they are scored."""
 
     name = "probe_predictions"
-    code_version = "1"
+    code_version = "3"
     libraries = _NUMERIC_LIBRARIES
     keeps_old_versions = False
     side_by_side = True
@@ -96,7 +99,7 @@ class ProbePredictions(ProbeStage):
         prediction_frame(probe, inputs).write_parquet(staging.path(PREDICTIONS_FILE))
         fits = fit_rows(probe)
         fits.write_parquet(staging.path(FITS_FILE))
-        _write_weights(probe, staging)
+        _write_path(probe, staging)
         return Built(
             {
                 "fits": int(probe.path.converged.size),
@@ -165,7 +168,7 @@ class NullControls(Stage):
     """What a probe reaches without looking: metadata only, and shuffled labels; clean, all labels, no axes."""
 
     name = "null_controls"
-    code_version = "1"
+    code_version = "2"
     libraries = _NUMERIC_LIBRARIES
     side_by_side = True
 
@@ -217,6 +220,14 @@ class NullControls(Stage):
 def read_runs(bench: Bench, encoder: str, task: str) -> pl.DataFrame:
     """Run metrics of an encoder, data set and seed."""
     return pl.read_parquet(bench.store.open(bench.key(RunMetrics.name, encoder, task)).file(RUNS_FILE))
+
+
+def read_path(bench: Bench, encoder: str, task: str) -> LinearPath:
+    """The penalty path of an encoder, data set and seed, without its notes; label fractions ascend."""
+    from safetensors.numpy import load_file
+
+    stored = load_file(bench.store.open(bench.key(ProbePredictions.name, encoder, task)).file(WEIGHTS_FILE))
+    return LinearPath(**{name: stored[name] for name in _PATH_TENSORS})
 
 
 def read_clean_predictions(bench: Bench, encoder: str, task: str) -> pl.DataFrame:
@@ -277,18 +288,12 @@ def fit_rows(probe: FittedProbe) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def _write_weights(probe: FittedProbe, staging: Staging) -> None:
+def _write_path(probe: FittedProbe, staging: Staging) -> None:
     from safetensors.numpy import save_file
 
-    save_file(
-        {
-            "weights": np.ascontiguousarray(probe.path.weights),
-            "intercepts": np.ascontiguousarray(probe.path.intercepts),
-            "lambdas": np.asarray(probe.path.lambdas, dtype=np.float64),
-            "fractions": np.asarray(probe.fractions, dtype=np.float64),
-        },
-        staging.path(WEIGHTS_FILE),
-    )
+    tensors = {name: np.ascontiguousarray(getattr(probe.path, name)) for name in _PATH_TENSORS}
+    fractions = np.asarray(probe.fractions, dtype=np.float64)
+    save_file({**tensors, "fractions": fractions}, staging.path(WEIGHTS_FILE))
 
 
 def run_constants(bench: Bench, encoder: str, dataset: str, probe: str = "linear") -> dict[str, pl.Expr]:

@@ -44,6 +44,7 @@ class Report(Stage):
             "splits": {task: Splits().version(bench, task) for task in suite.tasks},
             "analyses": {name: source.version(bench) for name, source in SOURCES.items()},
             "outdated": outdated(bench),
+            "is_board_outdated": not Leaderboard().is_current(bench),
             "protocol": suite.protocol.model_dump(mode="json"),
             "title": suite.spec.title,
             "texts": {

@@ -24,7 +24,7 @@ from crs_assets.stages.analyses.extra_degradations import ExtraDegradationMetric
 from crs_assets.stages.analyses.operating_points import OperatingPoints, read_operating_points
 from crs_assets.stages.analyses.rank_agreement import AGREEMENT, RankAgreementAnalysis
 from crs_assets.stages.analyses.recalibration import RecalibrationSummary, read_recalibration_summary
-from crs_assets.stages.analyses.reference_invariance import DISPLACEMENT, ReferenceInvariance
+from crs_assets.stages.analyses.reference_invariance import DISPLACEMENT, TRIALS, ReferenceInvariance
 from crs_assets.stages.analyses.run_audits import (
     CELLS,
     CONDITIONS,
@@ -89,6 +89,7 @@ def read_evidence(bench: Bench) -> Evidence:
         cards=tuple(_card(bench, name, spec) for name, spec in bench.suite.image_sets.items()),
         analyses={name: source.read(bench) for name, source in there.items()},
         outdated=outdated(bench),
+        is_board_outdated=not Leaderboard().is_current(bench),
         versions=_versions(bench, there),
     )
 
@@ -243,6 +244,6 @@ SOURCES: Mapping[str, Source] = {
     DepthSweep.name: _of_cells(DepthSweep(), depths=read_depth_sweep),
     ExtraDegradationMetrics.name: _of_cells(ExtraDegradationMetrics(), runs=read_extra_runs),
     ScoreSensitivity.name: _of_suite(ScoreSensitivity(), VARIANT_TABLE, WEIGHTINGS),
-    ReferenceInvariance.name: _of_suite(ReferenceInvariance(), DISPLACEMENT),
+    ReferenceInvariance.name: _of_suite(ReferenceInvariance(), DISPLACEMENT, TRIALS),
 }
 """Every analysis that the report shows, in the order of its chapters."""

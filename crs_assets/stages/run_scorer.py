@@ -1,6 +1,6 @@
 """Scoring predictions: from logits and labels to one row of metrics per run of the grid."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,8 @@ class RunScorer:
         bins: list[pl.DataFrame] = []
         scored = predictions.filter(pl.col("role").is_in([TEST, TARGET]))
         for (fraction, condition), frame in scored.group_by("fraction", "condition", maintain_order=True):
-            run, space = self._run(frame, str(condition)), self._space(str(condition))
+            run = self.read(frame["image_id"], frame["logits"].to_numpy(), str(condition))
+            space = self.space_of(str(condition))
             key = {"dataset": self.dataset, "seed": self.seed, "fraction": float(fraction), "condition": str(condition)}
             row = evaluation.score(run, space.task, protocol, self.dataset, self.seed, f"{fraction:g}", str(condition))
             source = self._source_auroc(scored, float(fraction)) if condition == TRANSFER else float("nan")
@@ -131,7 +132,8 @@ class RunScorer:
                 )
         return RunTables(pl.DataFrame(runs), pl.DataFrame(classes), pl.concat(bins))
 
-    def _space(self, condition: str) -> LabelSpace:
+    def space_of(self, condition: str) -> LabelSpace:
+        """What is scored under a condition."""
         return self.target_space if condition == TRANSFER else self.space
 
     def problems(self, condition: str) -> list[int]:
@@ -140,23 +142,26 @@ class RunScorer:
             return [0]
         return sorted({*self.classes, *(self.target_classes if condition == TRANSFER else ())})
 
-    def _run(self, frame: pl.DataFrame, condition: str) -> Scored:
-        logits = frame["logits"].to_numpy()
+    def read(self, image_ids: Iterable[str], logits: NDArray[np.float32], condition: str) -> Scored:
+        """Predictions of test images under a condition, or of the target's images, beside their labels."""
         if condition == TRANSFER:
-            return self._transferred(frame["image_id"], logits, of=TARGET, labels=TARGET)
-        rows = [self.positions[self.dataset][image_id] for image_id in frame["image_id"]]
+            return self._transferred(image_ids, logits, of=TARGET, labels=TARGET)
+        rows = [self.positions[self.dataset][image_id] for image_id in image_ids]
         return Scored(self.labels[self.dataset][rows], logits, self.classes, self.votes)
 
-    def _transferred(self, image_ids: pl.Series, logits: NDArray[np.float32], *, of: str, labels: str) -> Scored:
+    def read_source(self, image_ids: Iterable[str], logits: NDArray[np.float32]) -> Scored:
+        """Clean predictions of test images on the classes that the target shares: the other side of the drop."""
+        return self._transferred(image_ids, logits, of=self.dataset, labels=TRANSFER)
+
+    def _transferred(self, image_ids: Iterable[str], logits: NDArray[np.float32], *, of: str, labels: str) -> Scored:
         """Predictions read as the target names its labels, whether of the target's images or of the source's own."""
         rows = [self.positions[of][image_id] for image_id in image_ids]
         read = transfer_logits(logits, self.bench.suite.datasets[self.dataset], self.target_space)
         return Scored(self.labels[labels][rows], read, self.target_classes, self.votes)
 
     def _source_auroc(self, scored: pl.DataFrame, fraction: float) -> float:
-        """Clean macro-AUROC on the classes that the target shares: the other side of the transfer drop."""
         clean = scored.filter((pl.col("fraction") == fraction) & (pl.col("condition") == CLEAN))
-        run = self._transferred(clean["image_id"], clean["logits"].to_numpy(), of=self.dataset, labels=TRANSFER)
+        run = self.read_source(clean["image_id"], clean["logits"].to_numpy())
         return evaluation.macro(run, self.target_space.task)
 
 

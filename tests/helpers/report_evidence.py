@@ -334,7 +334,13 @@ def invariance() -> Analysis:
         }
         for rule, mean, most in (("cohort", 0.025, 0.116), ("frozen panel", 0.0, 0.0))
     ]  # fmt: skip
-    return Analysis({"displacement": pl.DataFrame(rows)})
+    moved = [0.0, 0.02, 0.116]
+    trials = [
+        {"reading": "demo-v1", "rule": rule, "displacement": value}
+        for rule, values in (("cohort", moved), ("frozen panel", [0.0] * 3))
+        for value in values
+    ]
+    return Analysis({"displacement": pl.DataFrame(rows), "trials": pl.DataFrame(trials)})
 
 
 def card(name: str, title: str) -> DatasetCard:

@@ -46,7 +46,7 @@ def test_winner_is_named_only_where_the_verdict_has_one():
 def test_empty_tier_names_the_highest_probability_and_no_member():
     text = told(decided(tier=[], top={"a": 0.8, "b": 0.9, "c": 0.7, "d": 0.6}))
     assert "there is no leading tier" in text
-    assert "the highest probability has b (90 %)" in text
+    assert "the highest is that of b (90 %)" in text
 
 
 def test_tier_of_all_that_are_ranked_tells_nothing():

@@ -53,7 +53,7 @@ def test_repair_is_affirmed_where_an_interval_lies_below_0_and_followed_elsewher
     assert text.startswith("Yes, on images like those of the calibration split.")
     assert f"temperature scaling, from 0.120 to 0.060 ({MINUS}0.060 [{MINUS}0.080, {MINUS}0.040]) over 45 runs" in text
     assert "3 got worse" in text
-    assert "isotonic raise it" in text
+    assert "Beyond that interval it rises under isotonic regression." in text
     assert "Of these 45 runs, 40 had an ECE beyond its null band" in text
     assert "The same maps are not shown to help at severity 3: 0.250 to 0.240" in text
     assert "severity 1" not in text
@@ -70,8 +70,8 @@ def test_repair_is_not_shown_where_every_interval_holds_0():
         )
     )
     assert text.startswith("Not shown: no map lowers the mean ECE on clean images beyond its seed interval")
-    assert "the least change has temperature scaling" in text
-    assert "raise it" not in text
+    assert "the lowest mean change is that of temperature scaling" in text
+    assert "it rises" not in text
 
 
 def test_repair_with_one_seed_has_no_interval_and_affirms_nothing():
@@ -105,10 +105,12 @@ def test_worst_family_of_loss_and_of_rise_over_all_and_at_the_mildest():
     )
     everything, mildest = degrades_first(table)
     # Loss: fov crop (.02 + .20) / 2 = .11, jpeg .03; rise: jpeg (.06 + .10) / 2 = .08, fov crop .015.
-    assert "Over 1 cell and all severities, AUROC falls most under fov crop (on average by 0.110)" in everything
-    assert "ECE rises most under jpeg (on average by 0.080)" in everything
-    assert "AUROC falls most under fov crop (on average by 0.020)" in mildest
-    assert "ECE rises most under jpeg (on average by 0.060)" in mildest
+    assert (
+        "Over 1 cell and all severities, AUROC falls most under field-of-view crop (on average by 0.110)" in everything
+    )
+    assert "ECE rises most under JPEG compression (on average by 0.080)" in everything
+    assert "AUROC falls most under field-of-view crop (on average by 0.020)" in mildest
+    assert "ECE rises most under JPEG compression (on average by 0.060)" in mildest
 
 
 def test_no_family_is_blamed_where_nothing_gets_worse():
@@ -134,7 +136,7 @@ def test_rule_is_stated_and_counts_what_fulfils_all_three_of_its_parts():
     rule, so_what = confidence_before_ranking(table)
     assert f"ECE rises by at least {BROKEN_RISE:g} above clean and lies above its null band" in rule
     assert f"AUROC falls by less than {SMALL_LOSS:g}: in 1 of 4 combinations" in rule
-    assert rule.endswith("under jpeg (1 of 2).")
+    assert rule.endswith("under JPEG compression (1 of 2).")
     assert "image quality itself has to be monitored" in so_what
 
 

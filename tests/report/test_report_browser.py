@@ -1,20 +1,20 @@
 """The report in a real Chromium: it renders, sorts, compares, folds, prints; nothing is asked of any network."""
 
 import shutil
+from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
 from report_evidence import make_evidence
 
 from crs_assets.report.report import render_report
 
-driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+pytestmark = pytest.mark.slow
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NO_CHROMIUM = (
+    f"no Chromium is installed: none of {', '.join(NAMES)} is on PATH and playwright has none of its own; "
+    "`apt-get install chromium` or `.venv/bin/playwright install chromium` brings one"
 )
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
-]
 MINUS = "\N{MINUS SIGN}"
 LIMIT = 6_000_000
 
@@ -30,8 +30,12 @@ def address(page, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    with driver.sync_playwright() as tool:
-        found = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with sync_playwright() as tool:
+        paths = [*map(shutil.which, NAMES), tool.chromium.executable_path]
+        chromium = next((path for path in paths if path and Path(path).exists()), None)
+        if chromium is None:
+            pytest.skip(NO_CHROMIUM)
+        found = tool.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield found
         found.close()
 

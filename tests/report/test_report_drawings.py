@@ -5,7 +5,8 @@ import re
 import polars as pl
 import pytest
 
-from crs_assets.report.drawings import elsewhere, ranking
+from crs_assets.report import canvas
+from crs_assets.report.drawings import curves, elsewhere, ranking
 from crs_assets.report.drawings.looks import COLOURS, OTHER, looks
 from crs_assets.report.drawings.recalibration import case_order
 from crs_assets.report.drawings.tradeoffs import non_dominated
@@ -76,3 +77,74 @@ def test_a_group_without_any_value_is_said_to_have_too_few_cases():
     with_value = elsewhere.subgroup_gaps(groups, ["e00"], "Skin")
     without = elsewhere.subgroup_gaps(groups.with_columns(value=pl.lit(None, pl.Float64)), ["e00"], "Skin")
     assert with_value.png != without.png
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """Pictures as matplotlib's figures, before they become bytes."""
+    monkeypatch.setattr(canvas, "drawn", lambda figure: figure)
+
+
+def depth_table():
+    """Two seeds: e00 at half its blocks .8 and .9, at all .7 and .7; e01 has one depth that did not converge."""
+    return pl.DataFrame(
+        {
+            "encoder": ["e00", "e00", "e01", "e01", "unranked"],
+            "dataset": "skin",
+            "share": [0.5, 1.0, 0.5, 1.0, 1.0],
+            "auroc": [0.85, 0.70, None, 0.60, 0.99],
+            "auroc_low": [0.8, 0.7, None, 0.6, 0.99],
+            "auroc_high": [0.9, 0.7, None, 0.6, 0.99],
+            "times_chosen": [2, 0, 0, 1, 1],
+            "seeds": 2,
+        }
+    )
+
+
+def rings(axes):
+    """(share, AUROC, opacity) of what is drawn as a ring."""
+    lines = [line for line in axes.get_lines() if line.get_markerfacecolor() == "none"]
+    return [(float(line.get_xdata()[0]), float(line.get_ydata()[0]), line.get_alpha()) for line in lines]
+
+
+def test_depths_of_ranked_encoders_are_curves_with_a_bar_over_the_seeds_and_a_ring_where_validation_chose(figures):
+    figure = curves.depth_curves(depth_table(), ["skin"], looks(rows(2, 0)))
+    (axes,) = figure.axes
+    drawn = [line.get_ydata().tolist() for line in axes.get_lines() if line.get_markerfacecolor() != "none"]
+    assert drawn == [[0.85, 0.70], [0.60]]
+    spans = [segment[:, 1].tolist() for bars in axes.collections for segment in bars.get_segments()]
+    assert spans == [[0.8, 0.9], [0.7, 0.7], [0.6, 0.6]]
+    # Both seeds of e00 chose half the blocks, one of e01 all of them; marks stand side by side.
+    assert rings(axes) == [(pytest.approx(0.5, abs=0.01), 0.85, 1.0), (pytest.approx(1.0, abs=0.01), 0.60, 0.5)]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["50 %", "100 %"]
+
+
+def test_depths_have_a_panel_per_data_set_and_grey_encoders_neither_bar_nor_ring(figures):
+    table = pl.concat([depth_table(), depth_table().with_columns(dataset=pl.lit("eye"))])
+    grey = {"e00": OTHER}
+    figure = curves.depth_curves(table, ["skin", "eye"], grey)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["skin", "eye"]
+    for axes in figure.axes:
+        assert len(axes.get_lines()) == 1
+        assert not axes.collections
+
+
+def test_label_curves_have_ece_below_auroc_in_the_same_order_of_data_sets(figures):
+    names = ["a", "b", "c", "d"]
+    table = pl.DataFrame(
+        [
+            {"encoder": "e00", "dataset": name, "fraction": share, "auroc": 0.8, "lower": 0.7, "upper": 0.9, "ece": at}
+            for at, name in enumerate(names)
+            for share in (0.1, 1.0)
+        ]
+    )
+    figure = curves.label_curves(table, names, looks(rows(1, 0)))
+    shown = [(axes.get_title(loc="left"), axes.get_ylabel()) for axes in figure.axes]
+    assert shown == [(name, metric) for metric in ("AUROC", "ECE") for name in names]
+    # Two rows of AUROC, then two of ECE, each of three and one.
+    lefts, tops = zip(*((round(axes.bbox.x0), round(axes.bbox.y1)) for axes in figure.axes), strict=True)
+    assert lefts[0] == lefts[3] == lefts[4] == lefts[7]
+    assert tops[0] == tops[2] > tops[3] > tops[4] == tops[6] > tops[7]
+    assert [axes.get_lines()[0].get_ydata()[0] for axes in figure.axes[4:]] == [0, 1, 2, 3]
+    assert all(axes.collections for axes in figure.axes[:4])
+    assert not any(axes.collections for axes in figure.axes[4:])

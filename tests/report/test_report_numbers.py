@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from crs_assets.report.numbers import NONE, change, change_interval, counted, interval, listed, percent
+from crs_assets.report.numbers import NONE, change, change_interval, counted, interval, listed, minus_signs, percent
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -49,3 +49,15 @@ def test_intervals_counts_and_lists():
         "a and b",
         "a, b and c",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rho -0.4 [-1.000, 0.2]", f"rho {MINUS}0.4 [{MINUS}1.000, 0.2]"),
+        ("efficientnet-lite0-112 / -1", f"efficientnet-lite0-112 / {MINUS}1"),
+        ("arXiv:2608.22059, a-1, 3-4", "arXiv:2608.22059, a-1, 3-4"),
+    ],
+)
+def test_hyphens_are_minus_signs_before_numbers_and_stay_hyphens_in_names(text, shown):
+    assert minus_signs(text) == shown

@@ -144,7 +144,7 @@ def test_pictures_of_the_page_are_the_figures(report, reader):
     assert set(report.figures) >= {
         "leaderboard", "scores-and-ranks", "auroc-to-crs", "pareto", "axis-profiles", "encoder-lite0-112",
         "recalibration", "recalibration-cases", "label-efficiency", "degradations", "transfer", "subgroups-demo-chest",
-        "weightings",
+        "depth", "weightings", "invariance",
     }  # fmt: skip
     shown = [attributes["src"] for tag, attributes in reader.tags if tag == "img"]
     assert len(shown) == len(report.figures)
@@ -178,6 +178,11 @@ def test_outdated_analyses_are_shown_and_named(page, reader):
     text = read(render_report(make_evidence(page, outdated=("subgroups",))).html).text
     assert "Made from an earlier state than the leaderboard: subgroups; run crs report --suite demo." in text
     assert "earlier state" not in reader.text
+
+
+def test_a_leaderboard_that_is_not_current_says_so(evidence, reader):
+    text = read(render_report(replace(evidence, is_board_outdated=True)).html).text
+    assert "The leaderboard was made from an earlier state of the suite; run crs run --suite demo." in text
 
 
 def test_first_page_answers_from_the_numbers(reader):
@@ -290,6 +295,62 @@ def test_point_means_take_the_labels_that_every_seed_has_and_the_stated_prevalen
 def test_depth_and_further_degradations_are_told_with_their_figures(reader):
     gains = reader.rows["The depth that validation chooses against the encoder's own"]
     # 0.82 at half of the blocks, 0.82 - 0.04 x 0.5 at all of them.
-    assert {tuple(row[2:6]) for row in gains[1:]} == {("50 %, 50 %, 50 %", "0.800", "0.820", "0.020")}
+    assert {tuple(row[2:6]) for row in gains[1:]} == {("50 %, 50 %, 50 %", "0.800", "0.820", "+0.020")}
+    every = reader.rows["Test AUROC and ECE at each depth, means over seeds"]
+    assert {tuple(row[2:]) for row in every[1:]} == {
+        ("50 %", "0.550", "0.820", "[0.820, 0.820]", "0.100", "3 of 3"),
+        ("100 %", "0.600", "0.800", "[0.800, 0.800]", "0.100", "0 of 3"),
+    }
     drops = reader.rows["Beyond the protocol"]
-    assert {tuple(row[2:]) for row in drops[1:]} == {("defocus-1", "0.050", "0.010")}
+    assert {tuple(row[2:]) for row in drops[1:]} == {("defocus, severity 1", "+0.050", "+0.010")}
+
+
+def test_calibration_with_few_labels_stands_beside_the_auroc(reader):
+    # Encoder i of the evidence has the ECE 0.05 + 0.005 i whatever the labels, and 200 images at all of them.
+    rows = reader.rows["ECE by share of training labels"]
+    assert rows[0][-1] == "ECE at 100 %"
+    assert {row[-1] for row in rows if row[0] == "lite0-112"} == {"0.050 200 images"}
+    assert {row[-1] for row in rows if row[0] == "skin-only"} == {"0.055 200 images"}
+
+
+def test_leaderboard_has_intervals_coverage_and_probabilities_of_the_first_ranks(page, reader):
+    heads, *rows = reader.rows["Encoders by CRS, protocol demo-v1"]
+    (row,) = [dict(zip(heads, row, strict=True)) for row in rows if "lite0-112" in row[1]]
+    # D .75, I .7115, W .5945, as in the table of intervals.
+    value = 0.6 * 0.75 + 0.25 * 0.7115 + 0.15 * 0.5945
+    assert row["CRS"].split() == f"{value:.3f} [{value - HALF:.3f}, {value + HALF:.3f}]".split()
+    assert (row["P(first 3)"], row["Cells"]) == ("97 %", "3 of 3")
+    (control,) = [dict(zip(heads, row, strict=True)) for row in rows if "pixels-16" in row[1]]
+    assert control["P(first 3)"] == "\N{EN DASH}"
+    alone = read(render_report(make_evidence(page, without=("uncertainty",))).html)
+    (row,) = [row for row in alone.rows["Encoders by CRS, protocol demo-v1"] if "lite0-112" in row[1]]
+    assert row[heads.index("CRS")] == f"{value:.3f}"
+    assert "P(first 3)" not in alone.text
+
+
+def test_image_sets_stand_in_one_table_with_counts_exclusions_and_licence(page, reader):
+    heads, *rows = reader.rows["Image sets"]
+    assert len(rows) == len(page.datasets)
+    row = dict(zip(heads, rows[0], strict=True))
+    assert row["Image set"].endswith("demo-skin")
+    assert (row["Images read"], row["Not read"], row["Licence"]) == ("440", "lateral view: 46", "CC0")
+
+
+def test_what_was_changed_is_told_as_the_tables_call_it(reader):
+    rows = reader.rows["The published ranking against rankings under other choices"]
+    assert rows[1][:2] == ["anchor", "ECE: value at 0 +20 %"]
+
+
+def test_a_score_beside_its_interval_is_told_below_the_leaderboard(page, reader):
+    told = "In brackets: the 95 % interval over patients and seeds, panel as published."
+    assert told in reader.text
+    assert "It lies beside the score" not in reader.text
+    evidence = make_evidence(page)
+    tables = dict(evidence.analyses["uncertainty"].tables)
+    shifted = pl.when(pl.col("encoder") == "lite2-112").then(pl.col("low") - 0.1).otherwise(pl.col("low"))
+    upper = pl.when(pl.col("encoder") == "lite2-112").then(pl.col("high") - 0.1).otherwise(pl.col("high"))
+    tables["intervals"] = tables["intervals"].with_columns(low=shifted, high=upper)
+    moved = replace(evidence.analyses["uncertainty"], tables=tables)
+    text = read(render_report(replace(evidence, analyses={**evidence.analyses, "uncertainty": moved})).html).text
+    assert f"{told} It lies beside the score of lite2-112: see the next chapter." in text
+    assert "The score lies beside its interval for lite2-112." in text

@@ -34,8 +34,9 @@ def store(tmp_path, hub, download=False, token=None):
 def test_a_run_never_downloads_unless_the_site_switched_it_on(tmp_path, hub):
     spec = encoder("a", hub.publish("owner/a", {"a.bin": CONTENT}))
     weights = store(tmp_path, hub)
+    by_run = r"under \[weights\] in config\.toml\): crs weights fetch --encoder a or: hf"
     for look in (weights.ensure, weights.hashes, weights.fingerprint):
-        with pytest.raises(WeightsError, match=r"crs weights fetch --encoder a \(or download = true under \[weights\]"):
+        with pytest.raises(WeightsError, match=by_run):
             look(spec)
     assert hub.seen == []
 

@@ -47,7 +47,7 @@ def test_the_above_chance_reading_differs_in_its_axes_only(name):
         ("[data]\ntrain_until = 0.9", "train_until must lie below"),
         ("[score]\ndominance = 0.7", "sum to 1, got 1.1"),
         ("[axes.anchors.speed]\nzero = 0\none = 1", "speed"),
-        ("[probe]\nlamda_min = 1", r"probe\.lamda_min: Extra inputs"),
+        ("[probe]\nlamda_min = 1", r"probe\.lamda_min: unknown key\. Did you mean 'lambda_min'"),
         ('perturbations = [{ id = "jpeg", strengths = [1] }]', "3 severities for 1 strengths"),
         ('perturbations = [{ id = "fog", strengths = [1, 2, 3] }]', "gaussian_blur"),
     ],

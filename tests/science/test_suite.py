@@ -98,7 +98,7 @@ def test_a_suite_takes_a_protocol_of_ones_own_that_extends_another(catalogue):
         ('datasets = ["demo-chest-b"]', "demo-chest-b is a transfer target"),
         ('readings = ["crs-v1-skill"]', r"crs-v1-skill differs from demo-v1 beyond \[axes\]"),
         ('protocol = "gone"', "no protocols entry 'gone'"),
-        ('colour = "red"', "colour: Extra inputs"),
+        ('colour = "red"', "colour: unknown key"),
     ],
 )
 def test_a_contradictory_suite_is_refused_by_name(catalogue, line, message):

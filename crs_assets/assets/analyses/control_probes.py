@@ -27,9 +27,11 @@ def control_probes(partitions: Partitions) -> dg.AssetsDefinition:
 def describe_control_probes(bench: Bench, outcome: Outcome) -> Mapping[str, Any]:
     """Discrimination and calibration of each probe at all labels on the clean test set."""
     runs = read_control_runs(bench, *outcome.parts)
+    summary = outcome.manifest.summary
     clean = runs.filter((pl.col("fraction") == 1.0) & (pl.col("condition") == CLEAN))
     return {
         "dagster/row_count": runs.height,
-        "not_converged": outcome.manifest.summary["not_converged"],
+        "not_converged": summary["not_converged"],
+        **{f"auroc {probe}": value for probe, value in summary["auroc"].items() if value is not None},
         "clean_at_all_labels": markdown_table(clean.select("probe", "n_eval", "auroc", "ece", "log_loss")),
     }

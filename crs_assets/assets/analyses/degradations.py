@@ -45,7 +45,7 @@ def describe_extra_metrics(bench: Bench, outcome: Outcome) -> Mapping[str, Any]:
     columns = ("condition", "n_eval", "auroc", "auroc_drop", "ece", "ece_rise", "converged")
     return {
         "dagster/row_count": runs.height,
-        "not_converged": summary["not_converged"],
+        **{name: value for name, value in summary.items() if value is not None},
         "at_all_labels": markdown_table(runs.select(columns).with_columns(suits_the_images=pl.Series(suits))),
     }
 

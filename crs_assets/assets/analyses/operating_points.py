@@ -10,6 +10,7 @@ from crs_assets.assets.analyses.common import on_probes
 from crs_assets.assets.describe import markdown_table
 from crs_assets.partitions import Partitions
 from crs_assets.resources.bench import Bench
+from crs_assets.science.analyses.operating_cases import RECALIBRATED
 from crs_assets.stages.analyses.operating_points import OperatingPoints, read_net_benefit, read_operating_points
 from crs_assets.stages.stage import Outcome
 
@@ -30,6 +31,14 @@ def describe_operating_points(bench: Bench, outcome: Outcome) -> Mapping[str, An
     return {
         "dagster/row_count": outcome.manifest.summary["points"],
         **{name: value for name, value in outcome.manifest.summary.items() if value is not None},
+        **_mean_specificities(points),
         "operating_points": markdown_table(points.select(*kinds, *rates, "interval")),
         "net_benefit": markdown_table(benefit.group_by("label", "scores", maintain_order=True).agg(at)),
     }
+
+
+def _mean_specificities(points: pl.DataFrame) -> Mapping[str, float]:
+    """Test specificity at each target sensitivity, mean over labels, recalibrated: a figure to follow over cells."""
+    chosen = points.filter((pl.col("scores") == RECALIBRATED) & (pl.col("target_kind") == "sensitivity"))
+    means = chosen.group_by("target", maintain_order=True).agg(pl.col("specificity").mean())
+    return {f"specificity at sensitivity {target:g}": value for target, value in means.iter_rows()}

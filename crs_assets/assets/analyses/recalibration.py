@@ -1,9 +1,13 @@
 """Group ``analyses``: recalibration of each encoder, data set and seed, and its summary."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import dagster as dg
 import polars as pl
 
 from crs_assets.assets.analyses.common import GROUP, on_probes
+from crs_assets.assets.analyses.pictures import of_recalibration
 from crs_assets.assets.describe import Metadata, markdown_table
 from crs_assets.assets.factory import Declared, Shared, stage_assets
 from crs_assets.assets.recording import Recorded
@@ -45,6 +49,7 @@ def describe_recalibration(bench: Bench, outcome: Outcome) -> Metadata:
     return {
         "dagster/row_count": summary["rows"],
         "rows_without_map": summary["rows_without_map"],
+        **{name: value for name, value in _errors(summary).items() if value is not None},
         "before_and_after": markdown_table(clean.select("method", "n_fit", *measured, "meaningful", "reason")),
         "over_cases": markdown_table(
             curve.select("fitted_on", "method", "n_cases", "n_fit", "ece_before", "ece_after", "reason")
@@ -52,12 +57,20 @@ def describe_recalibration(bench: Bench, outcome: Outcome) -> Metadata:
     }
 
 
+def _errors(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """Calibration error before and after each map: clean, with all calibration cases."""
+    after = {f"ece_after {method}": value for method, value in summary["ece_after"].items()}
+    return {"ece_before": summary["ece_before"], **after}
+
+
 def describe_summary(bench: Bench, outcome: Outcome) -> Metadata:
     """Means over all cells: clean, with all calibration cases."""
-    summary = read_recalibration_summary(bench)
+    summary, differences = read_recalibration_summary(bench), outcome.manifest.summary["ece_difference"]
     shown = ["method", "metric", "before", "after", "difference", "low", "high", "n", "n_meaningful", "n_worse"]
     return {
         "dagster/row_count": summary.height,
         "cells": outcome.manifest.summary["cells"],
+        **{f"ece_difference {name}": value for name, value in differences.items() if value is not None},
         "before_and_after": markdown_table(headline(summary).select(shown)),
+        **of_recalibration(bench),
     }

@@ -28,6 +28,12 @@ def describe_subgroups(bench: Bench, outcome: Outcome) -> Mapping[str, Any]:
         "dagster/row_count": table.height,
         "groups_shown": summary["groups_shown"],
         "groups_suppressed": summary["groups_suppressed"],
+        **{
+            f"gap of {axis} by {column}": gap
+            for column, gaps in summary["gaps"].items()
+            for axis, gap in gaps.items()
+            if gap is not None
+        },
     }
     if note := summary["note"] or summary["problem"]:
         shown["note"] = note

@@ -3,6 +3,7 @@
 import dagster as dg
 import polars as pl
 
+from crs_assets.assets.analyses.pictures import of_uncertainty
 from crs_assets.assets.checks import Check
 from crs_assets.assets.describe import Metadata, markdown_table
 from crs_assets.assets.factory import Declared, Shared, stage_assets
@@ -49,7 +50,7 @@ def describe_replicates(bench: Bench, outcome: Outcome) -> Metadata:
 
 
 def describe_uncertainty(bench: Bench, outcome: Outcome) -> Metadata:
-    """Scores with their case intervals, and the leading tier."""
+    """Scores with their case intervals, the leading tier, and a picture of both."""
     summary = outcome.manifest.summary
     path = bench.store.open(bench.key(Uncertainty.name)).file("intervals.parquet")
     scores = (
@@ -69,6 +70,7 @@ def describe_uncertainty(bench: Bench, outcome: Outcome) -> Metadata:
         "threshold": summary["threshold"],
         "replicates": summary["replicates"],
         "crs": markdown_table(scores),
+        **of_uncertainty(bench),
     }
 
 

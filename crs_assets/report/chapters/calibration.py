@@ -10,6 +10,7 @@ from crs_assets.report.content import Block, Figure, Folded, Text, count, number
 from crs_assets.report.drawings.recalibration import against_cases, before_and_after, case_order
 from crs_assets.report.evidence import Evidence
 from crs_assets.report.figures import profile_drawing
+from crs_assets.report.names import map_name
 from crs_assets.report.numbers import change, change_interval
 from crs_assets.report.tables import SECTION_TITLES, Cell, Column, Section, Table
 from crs_assets.science.analyses.recalibration_summary import ALL_CASES, OVERALL
@@ -152,7 +153,7 @@ def _change_table(summary: pl.DataFrame, groups: dict[str, str]) -> Table:
             ece = own["ece"]
             rows.append(
                 (
-                    word(method),
+                    word(map_name(method)),
                     word(title),
                     number(ece["before"]),
                     number(ece["after"]),
@@ -192,7 +193,7 @@ def _case_table(title: str, table: pl.DataFrame) -> Table:
     )
     rows = [
         (
-            word(row["method"]),
+            word(map_name(row["method"])),
             Cell("all" if row["cases"] == ALL_CASES else row["cases"], order.index(row["cases"])),
             Cell(change(row["difference"]), row["difference"]),
             Cell(change_interval(row["low"], row["high"]), row["low"]),

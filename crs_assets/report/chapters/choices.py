@@ -7,15 +7,18 @@ import polars as pl
 
 from crs_assets.report.chapters.ranking import ENCODER
 from crs_assets.report.content import Block, Figure, Folded, Text, count, number, plain_table, word
+from crs_assets.report.drawings.arrivals import displacements
 from crs_assets.report.drawings.elsewhere import rank_ranges
 from crs_assets.report.evidence import Evidence
-from crs_assets.report.numbers import NONE, change, decimals, percent, rank_text
+from crs_assets.report.numbers import NONE, change, decimals, minus_signs, percent, rank_text
 from crs_assets.report.tables import AXIS_LABELS, Cell, Column, Table
 from crs_assets.science.analyses.agreement import COMMON
 from crs_assets.science.analyses.invariance import COHORT, FROZEN
+from crs_assets.science.analyses.penalty_choices import PENALTY
 from crs_assets.science.protocol import AXES
 
 PROBES = {"linear": "linear", "mlp": "perceptron", "knn": "nearest neighbours"}
+ANCHORS = {"zero": "value at 0", "one": "value at 1"}
 AGREEMENT_COLUMNS = (
     Column("n", "Encoders in both rankings"),
     Column("Kendall's tau-b", "1 where the rankings are the same"),
@@ -51,6 +54,10 @@ def rank_agreement(evidence: Evidence) -> Sequence[Block]:
 
     common, rest = table.filter(pl.col("scope") == COMMON), table.filter(pl.col("scope") != COMMON)
     return [
+        Text(
+            "Each row compares two rankings of the encoders. Tau-b and rho are +1 where they are the same and "
+            "\N{MINUS SIGN}1 where one is the other turned round."
+        ),
         plain_table("Agreement of rankings over the common data sets", columns, rows(common)),
         Folded(
             "Over existing cells, and on each data set",
@@ -89,24 +96,32 @@ def sensitivity(evidence: Evidence) -> Sequence[Block]:
     weightings = evidence.table("score_sensitivity", "weightings").filter(pl.col("reading") == evidence.reading)
     columns = (
         Column("Changed", is_number=False),
-        Column("To", is_number=False),
+        Column("To", is_number=False, is_status=True),
         Column("Ranking by", is_number=False),
         Column("Largest change", "Of any encoder's value"),
         *AGREEMENT_COLUMNS,
     )
-    rows = [
-        (
-            word(row["kind"]),
-            word(row["variant"], note=row["reason"] or ""),
-            word(_called(row["quantity"])),
-            number(row["max_change"]),
-            *agreement_cells(row),
-        )
-        for row in variants.iter_rows(named=True)
-    ]
-    table = plain_table("The published ranking against rankings under other choices", columns, rows)
+
+    def rows(part: pl.DataFrame) -> list[Sequence[Cell]]:
+        return [
+            (
+                word(row["kind"]),
+                word(_variant(row["variant"]), note=row["reason"] or ""),
+                word(_called(row["quantity"])),
+                number(row["max_change"]),
+                *agreement_cells({**row, "reason": ""}),
+            )
+            for row in part.iter_rows(named=True)
+        ]
+
+    is_penalty = pl.col("kind") == PENALTY
+    title = "The published ranking against rankings under other choices"
+    tables: list[Block] = [plain_table(title, columns, rows(variants.filter(~is_penalty)))]
+    if penalties := rows(variants.filter(is_penalty)):
+        title = "The published ranking against rankings under other penalties of the probe"
+        tables.append(Folded("Under every penalty of the grid", (plain_table(title, columns, penalties),)))
     if weightings.is_empty():
-        return [table]
+        return tables
     return [
         Figure(
             "weightings",
@@ -116,7 +131,7 @@ def sensitivity(evidence: Evidence) -> Sequence[Block]:
             rank_ranges(weightings),
         ),
         Folded("The same as a table", (_weighting_table(weightings),)),
-        table,
+        *tables,
     ]
 
 
@@ -125,6 +140,7 @@ def invariance(evidence: Evidence) -> Sequence[Block]:
     table = evidence.table("reference_invariance", "displacement").filter(pl.col("reading") == evidence.reading)
     by_rule: Mapping[str, Mapping[str, Any]] = {row["rule"]: row for row in table.iter_rows(named=True)}
     cohort, frozen = by_rule[COHORT], by_rule[FROZEN]
+    trials = evidence.table("reference_invariance", "trials")
     columns = (
         Column("Rule", is_number=False),
         Column("Mean displacement", "Of a published score, in CRS"),
@@ -143,6 +159,13 @@ def invariance(evidence: Evidence) -> Sequence[Block]:
             f"to {decimals(cohort['max_displacement'])}. Under the frozen panel they move by "
             f"{decimals(frozen['max_displacement'])}, by construction: a score reads the panel and the encoder's own "
             "profile."
+        ),
+        Figure(
+            "invariance",
+            "How far published scores move when encoders arrive, relative to the cohort and under the frozen panel.",
+            "Histograms of the displacement of published scores over trials and encoders under both rules. Mean and "
+            "largest displacement stand in the table below.",
+            displacements(trials.filter(pl.col("reading") == evidence.reading), (COHORT, FROZEN)),
         ),
         plain_table("Displacement of published scores when encoders arrive", columns, rows),
     ]
@@ -171,6 +194,15 @@ def _is_probe() -> pl.Expr:
 
 def _called(name: str) -> str:
     return AXIS_LABELS[name][0] if name in AXES else name.replace("crs", "CRS", 1)
+
+
+def _variant(text: str) -> str:
+    """What was changed, with the axis as the tables call it."""
+    axis, colon, change_made = text.partition(": ")
+    if axis not in AXES or not colon:
+        return text
+    anchor, _, by = change_made.partition(" ")
+    return f"{AXIS_LABELS[axis][0]}: {ANCHORS.get(anchor, anchor)} {minus_signs(by.replace('%', ' %'))}"
 
 
 def _probe_table(evidence: Evidence) -> Table:

@@ -10,7 +10,7 @@ from crs_assets.report.chapters.selections import transfer_pairs
 from crs_assets.report.content import Block, Figure, Text, count, number, plain_table, word
 from crs_assets.report.drawings.elsewhere import transfer_scatter
 from crs_assets.report.evidence import Evidence
-from crs_assets.report.numbers import NONE, change, change_interval
+from crs_assets.report.numbers import NONE, change, change_interval, minus_signs
 from crs_assets.report.tables import Cell, Column, Table
 from crs_assets.science.analyses.external_validity import AT_TARGET, AUROC_PREDICTORS, CRS_PREDICTORS
 
@@ -21,7 +21,7 @@ def transfer(evidence: Evidence) -> Sequence[Block]:
     """AUROC at the targets, what predicted it, held-out data sets, medical against generalist encoders."""
     pairs = transfer_pairs(evidence)
     predictors = evidence.table(ANALYSIS, "predictors").filter(pl.col("reading") == evidence.reading)
-    blocks: list[Block] = [Text(evidence.figure(ANALYSIS, "verdict"))]
+    blocks: list[Block] = [Text(minus_signs(evidence.figure(ANALYSIS, "verdict")))]
     if pairs.height:
         blocks += [
             Figure(
@@ -104,7 +104,7 @@ def _predictor_table(predictors: pl.DataFrame) -> Table:
         Column("Interval", "Over resampled encoders"),
         Column("Minus AUROC's", "Interval of the difference to the correlation that AUROC has"),
         Column("Names the winner", is_number=False),
-        Column("Why not", is_number=False),
+        Column("Why not", is_number=False, is_status=True),
     )
     rows = [
         (
@@ -142,7 +142,7 @@ def _family_table(families: pl.DataFrame) -> Table:
         Column("Difference", "Group minus generalists"),
         Column("Interval", "Welch's, encoders as units"),
         Column("p", "Welch's test, two-sided"),
-        Column("Why not", is_number=False),
+        Column("Why not", is_number=False, is_status=True),
     )
     rows = [
         (

@@ -9,6 +9,7 @@ from crs_assets.report.chapters.selections import headline_pairs, of_common, ove
 from crs_assets.report.content import Answers, Block
 from crs_assets.report.evidence import ANALYSES, Evidence
 from crs_assets.report.findings import Finding
+from crs_assets.report.numbers import minus_signs
 from crs_assets.report.page import PHANTOM_WARNING
 from crs_assets.report.wording import LIMITS
 from crs_assets.science.analyses.external_validity import AT_TARGET, AUROC_PREDICTORS
@@ -58,7 +59,9 @@ def _limits(evidence: Evidence) -> tuple[str, ...]:
     board = evidence.page.board
     at_null = evidence.cells.filter(pl.col("at_null") & pl.col("encoder").is_in(evidence.encoders))
     return findings.not_to_conclude(
-        verdict=evidence.figure("external_validity", "verdict") if evidence.has("external_validity") else "",
+        verdict=minus_signs(evidence.figure("external_validity", "verdict"))
+        if evidence.has("external_validity")
+        else "",
         unrankable=[evidence.page.dataset_title(name) for name in board.unrankable],
         at_null=[f"{encoder} on {dataset}" for encoder, dataset in at_null.select("encoder", "dataset").iter_rows()],
         phantom_warning=PHANTOM_WARNING if evidence.page.phantoms else "",

@@ -6,12 +6,13 @@ from typing import Any
 import polars as pl
 
 from crs_assets.report.chapters.ranking import ENCODER
-from crs_assets.report.chapters.selections import mean_curves, of_common
+from crs_assets.report.chapters.selections import label_ece, mean_curves, of_common
 from crs_assets.report.content import Block, Figure, Folded, Items, Text, number, plain_table, word
-from crs_assets.report.drawings.curves import label_curves, severity_curves
+from crs_assets.report.drawings.curves import METRICS, label_curves, severity_curves
 from crs_assets.report.drawings.looks import looks
 from crs_assets.report.evidence import Evidence
 from crs_assets.report.findings_elsewhere import confidence_before_ranking
+from crs_assets.report.names import condition_name, degradation_name
 from crs_assets.report.numbers import NONE, change
 from crs_assets.report.tables import Cell, Column, Table
 from crs_assets.science.protocol import CLEAN
@@ -21,7 +22,8 @@ ANALYSIS = "label_efficiency_audit"
 
 def fewer_labels(evidence: Evidence) -> Sequence[Block]:
     """Learning curves, what the measures of them measure, who reaches whom."""
-    page, curves = evidence.page, evidence.table(ANALYSIS, "curves")
+    page, ece = evidence.page, label_ece(evidence)
+    curves = evidence.table(ANALYSIS, "curves").join(ece, on=["encoder", "dataset", "fraction"], how="left")
     shown = [name for name in page.scored_datasets if name in curves["dataset"].to_list()]
     return [
         Text(
@@ -30,11 +32,12 @@ def fewer_labels(evidence: Evidence) -> Sequence[Block]:
         ),
         Figure(
             "label-efficiency",
-            "AUROC on clean images by share of training labels.",
-            "Learning curves of each ranked encoder, a panel per data set. The same numbers stand in the table below.",
+            "AUROC and ECE on clean images by share of training labels.",
+            "Learning curves of each ranked encoder, AUROC above and ECE below, a panel per data set. The same numbers "
+            "stand in the tables below.",
             label_curves(curves, shown, looks(evidence.ranked)),
         ),
-        Folded("The same as a table", (_curve_table(evidence, curves),)),
+        Folded("The same as tables", tuple(_curve_table(evidence, curves, *metric) for metric in METRICS)),
         Items(tuple(_correlations(evidence))),
         *_reach(evidence),
     ]
@@ -65,12 +68,12 @@ def degraded_images(evidence: Evidence) -> Sequence[Block]:
     ]
 
 
-def _curve_table(evidence: Evidence, curves: pl.DataFrame) -> Table:
+def _curve_table(evidence: Evidence, curves: pl.DataFrame, metric: str, label: str) -> Table:
     fractions = sorted(set(curves["fraction"]))
     columns = (
         ENCODER,
         Column("Data set", is_number=False),
-        *(Column(f"AUROC at {100 * fraction:g} %", "Mean over seeds; below it the mean number of images fitted on")
+        *(Column(f"{label} at {100 * fraction:g} %", "Mean over seeds; below it the mean number of images fitted on")
           for fraction in fractions),
     )  # fmt: skip
     rows = []
@@ -83,14 +86,14 @@ def _curve_table(evidence: Evidence, curves: pl.DataFrame) -> Table:
                 )
             }
             if own:
-                cells = [_level(own.get(fraction)) for fraction in fractions]
+                cells = [_level(own.get(fraction), metric) for fraction in fractions]
                 rows.append((word(name), word(dataset), *cells))
-    return plain_table("AUROC by share of training labels", columns, rows)
+    return plain_table(f"{label} by share of training labels", columns, rows)
 
 
-def _level(row: Mapping[str, Any] | None) -> Cell:
-    """AUROC at a label fraction, and how many images that is."""
-    return Cell(NONE) if row is None else number(row["auroc"], f"{row['n_fit']:.0f} images")
+def _level(row: Mapping[str, Any] | None, metric: str) -> Cell:
+    """A metric at a label fraction, and how many images that is."""
+    return Cell(NONE) if row is None else number(row[metric], f"{row['n_fit']:.0f} images")
 
 
 def _correlations(evidence: Evidence) -> Iterator[str]:
@@ -159,7 +162,7 @@ def _change_table(evidence: Evidence) -> Table:
             Cell(change(row["auroc_loss_worst"]), row["auroc_loss_worst"]),
             number(row["ece_clean"]),
             Cell(change(row["ece_rise_mean"]), row["ece_rise_mean"]),
-            Cell(change(row["ece_rise_peak"]), row["ece_rise_peak"], note=row["peak_condition"] or row["reason"] or ""),
+            Cell(change(row["ece_rise_peak"]), row["ece_rise_peak"], note=_where(row)),
         )
         for row in sorted(
             cells.filter(pl.col("encoder").is_in(list(order))).iter_rows(named=True),
@@ -167,6 +170,11 @@ def _change_table(evidence: Evidence) -> Table:
         )
     ]
     return plain_table("What degraded images cost, by cell", columns, rows)
+
+
+def _where(row: Mapping[str, Any]) -> str:
+    """Under which degradation ECE rises most, or why that is not known."""
+    return condition_name(row["peak_condition"]) if row["peak_condition"] else row["reason"] or ""
 
 
 def _condition_table(evidence: Evidence, conditions: pl.DataFrame) -> Table:
@@ -185,7 +193,7 @@ def _condition_table(evidence: Evidence, conditions: pl.DataFrame) -> Table:
     protocol = evidence.page.protocol
     rows = [
         (
-            word(row["perturbation"].replace("_", " ")),
+            word(degradation_name(row["perturbation"])),
             Cell(str(row["severity"]), row["severity"]),
             Cell(f"{protocol.perturbation(row['perturbation']).strength(row['severity']):g}"),
             Cell(change(row["auroc_loss"]), row["auroc_loss"]),

@@ -9,7 +9,8 @@ from crs_assets.report.chapters.ranking import ENCODER
 from crs_assets.report.content import Block, Figure, Folded, Text, number, plain_table, word
 from crs_assets.report.drawings.elsewhere import subgroup_gaps
 from crs_assets.report.evidence import Evidence
-from crs_assets.report.numbers import NONE, decimals
+from crs_assets.report.names import subgroup_name
+from crs_assets.report.numbers import NONE, decimals, percent
 from crs_assets.report.tables import AXIS_LABELS, Cell, Column, Table
 from crs_assets.science.analyses.cells import is_higher_better
 from crs_assets.science.analyses.subgroup_columns import UNKNOWN
@@ -54,10 +55,10 @@ def operating_points(evidence: Evidence) -> Sequence[Block]:
         return [Text("No label has enough cases in every split for a threshold.")]
     return [
         Text(
-            f"Thresholds of recalibrated scores, chosen on validation for a sensitivity of {target:.0%}, read on test. "
-            "A class of a multiclass set is taken against the rest. Means over labels and seeds; predictive values at "
-            f"a stated prevalence of {prevalence:.0%}, not at the data set's. Targets, prevalences and labels one by "
-            "one, with intervals and net benefit, are in the tables of operating_points."
+            f"Thresholds of recalibrated scores, chosen on validation for a sensitivity of {percent(target)}, read on "
+            "test. A class of a multiclass set is taken against the rest. Means over labels and seeds; predictive "
+            f"values at a stated prevalence of {percent(prevalence)}, not at the data set's. Targets, prevalences and "
+            "labels one by one, with intervals and net benefit, are in the tables of the asset operating_points."
         ),
         *(_point_table(evidence, dataset, means, target, prevalence) for dataset in shown),
     ]
@@ -127,7 +128,7 @@ def _gap_table(evidence: Evidence, means: pl.DataFrame) -> Table:
         ]
     rows = []
     for (encoder, dataset, column), frame in means.group_by("encoder", "dataset", "column", maintain_order=True):
-        cells = [word(str(encoder)), word(str(dataset)), word(str(column).replace("_", " "))]
+        cells = [word(str(encoder)), word(str(dataset)), word(subgroup_name(str(column)))]
         seeds = own.filter(
             (pl.col("encoder") == encoder) & (pl.col("dataset") == dataset) & (pl.col("column") == column)
         )
@@ -177,7 +178,7 @@ def _group_rows(means: pl.DataFrame) -> Iterator[Sequence[Cell]]:
         yield (
             word(str(encoder)),
             word(str(dataset)),
-            word(str(column).replace("_", " ")),
+            word(subgroup_name(str(column))),
             word(str(group), note=reason or ""),
             *(_shown(first[name]) for name in ("n_groups", "n_images")),
             *(number(axes[axis]["value"] if axis in axes else None) for axis in AXES),
@@ -192,10 +193,10 @@ def _shown(text: str) -> Cell:
 def _point_table(evidence: Evidence, dataset: str, means: pl.DataFrame, target: float, prevalence: float) -> Table:
     columns = (
         ENCODER,
-        Column("Sensitivity", f"Reached on test where {target:.0%} was aimed at"),
+        Column("Sensitivity", f"Reached on test where {percent(target)} was aimed at"),
         Column("Specificity"),
-        Column(f"PPV at {prevalence:.0%}", "Share of positive calls that are right"),
-        Column(f"NPV at {prevalence:.0%}", "Share of negative calls that are right"),
+        Column(f"PPV at {percent(prevalence)}", "Share of positive calls that are right"),
+        Column(f"NPV at {percent(prevalence)}", "Share of negative calls that are right"),
         Column("Labels", "Labels with enough cases in every split and seed, of all"),
     )
     here = {row["encoder"]: row for row in means.filter(pl.col("dataset") == dataset).iter_rows(named=True)}

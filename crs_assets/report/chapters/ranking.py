@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from crs_assets.report.chapters.selections import headline, mean_profiles, score_rows
+from crs_assets.report.chapters.selections import certainty_of, headline, in_order, mean_profiles, score_rows
 from crs_assets.report.content import Block, Comparison, Figure, Folded, Items, Text, number, plain_table, word
 from crs_assets.report.drawings import ranking as drawings
 from crs_assets.report.drawings import tradeoffs
@@ -22,6 +22,8 @@ ENCODER = Column("Encoder", is_number=False)
 BETTER = {"auroc": 1, "ece": -1, "label_efficiency": 1, "robustness": -1, "crs": 1}
 LABELS = {"auroc": "AUROC", "ece": "ECE", "label_efficiency": "Label efficiency", "robustness": "Drop", "crs": "CRS"}
 DIGITS = 6
+SHOWN = 3
+"""Decimals of a score in a table."""
 
 
 def leaderboard(evidence: Evidence) -> Sequence[Block]:
@@ -36,7 +38,8 @@ def leaderboard(evidence: Evidence) -> Sequence[Block]:
             "a line. The same numbers stand in the table below.",
             leaderboard_drawing(page),
         ),
-        headline_table(page),
+        headline_table(page, certainty_of(evidence)),
+        *_brackets(evidence),
         Folded("Each data set by itself", dataset_tables(page)),
     ]
 
@@ -61,7 +64,7 @@ def certainty(evidence: Evidence) -> Sequence[Block]:
             "probability of each rank. The same numbers stand in the tables below.",
             drawings.score_intervals(ranked, controls, rows, ranks),
         ),
-        *_beside(rows.filter(pl.col("kind") == CASE)),
+        *_beside(evidence, rows.filter(pl.col("kind") == CASE)),
         _interval_table(evidence),
         Folded("How probable is each rank?", (_rank_table(evidence, ranked, ranks),)),
         Folded("How is dominance distributed? It moves in steps.", (_dominance_table(evidence),)),
@@ -172,10 +175,25 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, DIGITS)
 
 
-def _beside(rows: pl.DataFrame) -> Iterator[Block]:
+def _brackets(evidence: Evidence) -> Iterator[Block]:
+    """What stands in brackets below a score, and whose score is not between them."""
+    if evidence.has("uncertainty"):
+        level = percent(evidence.page.protocol.statistics.interval)
+        outside = _outside(evidence, score_rows(evidence).filter(pl.col("kind") == CASE))
+        beside = f" It lies beside the score of {listed(outside)}: see the next chapter." if outside else ""
+        text = f"In brackets: the {level} interval over patients and seeds, panel as published.{beside}"
+        yield Text(text, is_note=True)
+
+
+def _outside(evidence: Evidence, rows: pl.DataFrame) -> list[str]:
+    """Encoders whose score is outside its own interval, as the tables show both."""
+    value, low, high = (pl.col(name).round(SHOWN) for name in ("value", "low", "high"))
+    return in_order(evidence, rows.filter((value < low) | (value > high)))["encoder"].to_list()
+
+
+def _beside(evidence: Evidence, rows: pl.DataFrame) -> Iterator[Block]:
     """A word on scores that lie outside their own interval."""
-    outside = rows.filter((pl.col("value") < pl.col("low")) | (pl.col("value") > pl.col("high")))["encoder"].to_list()
-    if outside:
+    if outside := _outside(evidence, rows):
         yield Text(
             f"The score lies beside its interval for {listed(outside)}. A resampled test set holds fewer distinct "
             "cases, so resampled encoders look worse calibrated and lose dominance, which moves in steps. The interval "
@@ -184,6 +202,7 @@ def _beside(rows: pl.DataFrame) -> Iterator[Block]:
 
 
 def _interval_table(evidence: Evidence) -> Table:
+    k = evidence.figure("uncertainty", "top_k")
     columns = (
         ENCODER,
         Column("CRS", "Clinical Reliability Score over the common data sets"),
@@ -191,7 +210,7 @@ def _interval_table(evidence: Evidence) -> Table:
         Column("Joint", "The same with the panel's members resampled too"),
         Column("Over seeds", "Interval over seeds, the test set as it is"),
         Column("Bias", "Mean of the resampled scores minus the score: resampled cases look worse calibrated"),
-        Column("P(first 3)", "Share of resamples with a rank among the first three; the tier's measure"),
+        Column(f"P(first {k})", f"Share of resamples with a rank among the first {k}; the tier's measure"),
     )
     kinds = ((CASE, PANEL_FIXED), (CASE, JOINT), (SEED, PANEL_FIXED))
     found = {

@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 
+import polars as pl
+
+from crs_assets.report.chapters.selections import certainty_of
 from crs_assets.report.content import Block, Facts, Folded, Text, plain_table, word
 from crs_assets.report.evidence import DatasetCard, Evidence
+from crs_assets.report.numbers import NONE
 from crs_assets.report.rendering import anchors, glossary, page_facts
-from crs_assets.report.tables import Cell, Column, dataset_tables, headline_table
+from crs_assets.report.tables import Cell, Column, Table, dataset_tables, headline_table
 
 KINDS = {
     "read": "read",
@@ -20,14 +24,15 @@ KINDS = {
 
 def data_cards(evidence: Evidence) -> Sequence[Block]:
     """A card per image set: terms, labels, counts, exclusions, citation."""
-    cards = (Folded(f"{card.title} ({card.id})", (Facts(card.facts), *_card_tables(card))) for card in evidence.cards)
-    return [Text("Counts of 1 to 9 positives are shown as <10.", is_note=True), *cards]
+    cards = [Folded(f"{card.title} ({card.id})", (Facts(card.facts), *_card_tables(card))) for card in evidence.cards]
+    note = "Counts of 1 to 9 positives are not told, nor a count that would give one away."
+    return [_overview(evidence), Text(note, is_note=True), *cards]
 
 
 def columns(evidence: Evidence) -> Sequence[Block]:
     """What the columns of the leaderboard mean, and the anchors of the axes."""
     page, weights = evidence.page, evidence.page.protocol.score
-    meanings = glossary((headline_table(page), *dataset_tables(page)))
+    meanings = glossary((headline_table(page, certainty_of(evidence)), *dataset_tables(page)))
     heads = (Column("Axis", is_number=False), Column("Value at 0"), Column("Value at 1"))
     rows = [
         (word(label, note=meaning), Cell(zero, float(zero)), Cell(one, float(one)))
@@ -36,7 +41,7 @@ def columns(evidence: Evidence) -> Sequence[Block]:
     return [
         Text(
             f"CRS = {weights.dominance:g} D + {weights.closeness:g} I + {weights.worst_axis:g} W, from the four axes "
-            "after each is mapped linearly to 0..1 between two anchors and clipped. The panel is frozen: adding an "
+            "after each is mapped linearly to [0, 1] between two anchors and clipped. The panel is frozen: adding an "
             "encoder changes no published score."
         ),
         Facts(tuple((label, f"{meaning}.") for label, meaning in meanings.items())),
@@ -51,6 +56,41 @@ def provenance(evidence: Evidence) -> Sequence[Block]:
         Facts(tuple(page_facts(evidence.page))),
         Folded("Versions of what is shown", (Facts(versions),)),
     ]
+
+
+def _overview(evidence: Evidence) -> Table:
+    """Every image set in one line: how many images came of how many, what was left out, under which licence."""
+    columns = (
+        Column("Image set", is_number=False),
+        Column("Used as", is_number=False),
+        Column("Not read", "Images left out from the start, by reason", is_number=False),
+        Column("Images read"),
+        Column("Quarantined", "Images read and then left out, by reason", is_number=False),
+        Column("Images used"),
+        Column("Groups", "Patients, lesions or images that are never divided between splits"),
+        Column("Licence", is_number=False),
+    )
+    rows = []
+    for card in evidence.cards:
+        counts = {(kind, name): text for kind, name, text in card.counts.select("kind", "name", "count").iter_rows()}
+        facts = dict(card.facts)
+        rows.append(
+            (
+                word(card.title, note=card.id),
+                word(facts.get("used as")),
+                _by_reason(card, "excluded"),
+                _count(counts.get(("read", "images"), NONE)),
+                _by_reason(card, "quarantined"),
+                *(_count(counts.get(("used", name), NONE)) for name in ("images", "groups")),
+                word(facts.get("licence")),
+            )
+        )
+    return plain_table("Image sets", columns, rows)
+
+
+def _by_reason(card: DatasetCard, kind: str) -> Cell:
+    rows = card.counts.filter(pl.col("kind") == kind).select("name", "count").iter_rows()
+    return word("; ".join(f"{name.replace('_', ' ')}: {text}" for name, text in rows) or None)
 
 
 def _card_tables(card: DatasetCard) -> Sequence[Block]:

@@ -3,7 +3,10 @@
 import polars as pl
 
 from crs_assets.report.evidence import Evidence
+from crs_assets.report.numbers import interval
+from crs_assets.report.tables import Certainty
 from crs_assets.science.analyses.cells import mean_over
+from crs_assets.science.analyses.depth_sweep import cell_depths
 from crs_assets.science.analyses.recalibration_summary import ALL_CASES, OVERALL
 from crs_assets.science.analyses.uncertainty import AGGREGATE, CASE, PANEL_FIXED, SEED
 from crs_assets.science.protocol import AXES, CLEAN, TRANSFER
@@ -29,11 +32,37 @@ def score_rows(evidence: Evidence) -> pl.DataFrame:
     return pl.concat(kinds).filter((pl.col("dataset") == AGGREGATE) & (pl.col("quantity") == "crs"))
 
 
+def certainty_of(evidence: Evidence) -> Certainty | None:
+    """Intervals of the scores, and how probable the first ranks are; None where that was not analysed."""
+    if not evidence.has("uncertainty"):
+        return None
+    rows = headline(evidence, "intervals").filter((pl.col("dataset") == AGGREGATE) & (pl.col("quantity") == "crs"))
+    ends = rows.drop_nulls(["low", "high"]).select("encoder", "low", "high")
+    figures = evidence.analyses["uncertainty"].figures
+    verdict = figures["verdict"] or {"top": {}}
+    return Certainty(
+        {name: interval(low, high).replace(" ", "\N{NO-BREAK SPACE}") for name, low, high in ends.iter_rows()},
+        figures["top_k"],
+        verdict["top"],
+    )
+
+
 def of_common(evidence: Evidence, table: pl.DataFrame) -> pl.DataFrame:
     """Rows of the ranked encoders on the data sets that the headline rests on."""
     ranked = [row["encoder"] for row in evidence.ranked]
     chosen = pl.col("encoder").is_in(ranked) & pl.col("dataset").is_in(evidence.page.board.common)
     return table.filter(chosen)
+
+
+def in_order(evidence: Evidence, table: pl.DataFrame) -> pl.DataFrame:
+    """Rows in the order of the headline's encoders, then of the suite's data sets, then as they are."""
+    encoders = {row["encoder"]: place for place, row in enumerate(evidence.rows)}
+    datasets = {name: place for place, name in enumerate(evidence.page.scored_datasets)}
+    by = [
+        pl.col(column).replace_strict(places, default=None, return_dtype=pl.Int64)
+        for column, places in (("encoder", encoders), ("dataset", datasets))
+    ]
+    return table.sort(by, nulls_last=True, maintain_order=True)
 
 
 def overall_recalibration(evidence: Evidence) -> pl.DataFrame:
@@ -44,17 +73,21 @@ def overall_recalibration(evidence: Evidence) -> pl.DataFrame:
     )
 
 
-def seed_means(runs: pl.DataFrame, columns: tuple[str, ...], *, full_fraction: float) -> pl.DataFrame:
-    """Means over seeds at all labels; null where a seed did not converge or is not estimable.
+def seed_means(runs: pl.DataFrame, columns: tuple[str, ...], *, by: str) -> pl.DataFrame:
+    """Means over seeds; null where a seed did not converge or is not estimable.
+
+    Args:
+        runs: Run metrics.
+        columns: What to take means of.
+        by: What tells the runs of one cell and seed apart: ``condition`` or ``fraction``.
 
     Returns:
-        ``encoder``, ``dataset``, ``condition``, the columns, ``n_eval``; in order of the data sets and encoders.
+        ``encoder``, ``dataset``, ``by``, the columns, ``n_eval``; in alphabetical order.
     """
     usable = {name: pl.when(pl.col("converged") & pl.col(name).is_finite()).then(pl.col(name)) for name in columns}
     return (
-        runs.filter(pl.col("fraction") == full_fraction)
-        .sort("encoder", "dataset", "condition", "seed")
-        .group_by("encoder", "dataset", "condition", maintain_order=True)
+        runs.sort("encoder", "dataset", by, "seed")
+        .group_by("encoder", "dataset", by, maintain_order=True)
         .agg(
             *(pl.when(values.is_not_null().all()).then(values.mean()).alias(name) for name, values in usable.items()),
             pl.col("n_eval").max(),
@@ -68,9 +101,8 @@ def transfer_pairs(evidence: Evidence) -> pl.DataFrame:
     Returns:
         ``source``, ``target``, ``encoder``, ``auroc_source``, ``auroc_target``, ``ece_target``, ``ece_null_target``.
     """
-    full = evidence.page.protocol.data.fractions[-1]
     columns = ("auroc", "auroc_source", "ece", "ece_null")
-    at_target = seed_means(evidence.runs, columns, full_fraction=full).filter(pl.col("condition") == TRANSFER)
+    at_target = seed_means(_at_all_labels(evidence), columns, by="condition").filter(pl.col("condition") == TRANSFER)
     targets = evidence.table("external_validity", "predictors").select("source", "target").unique().drop_nulls()
     order = pl.DataFrame(
         {"encoder": [row["encoder"] for row in evidence.ranked]}, schema={"encoder": pl.Utf8}
@@ -120,6 +152,32 @@ def mean_profiles(evidence: Evidence) -> dict[str, dict[str, float]]:
 
 def clean_ece(evidence: Evidence) -> pl.DataFrame:
     """ECE, null band and number of test images of every cell on clean images."""
-    full = evidence.page.protocol.data.fractions[-1]
-    means = seed_means(evidence.runs, ("auroc", "ece", "ece_null"), full_fraction=full)
+    means = seed_means(_at_all_labels(evidence), ("auroc", "ece", "ece_null"), by="condition")
     return means.filter(pl.col("condition") == CLEAN)
+
+
+def label_ece(evidence: Evidence) -> pl.DataFrame:
+    """ECE of every cell on clean images by the share of training labels: ``encoder``, ``dataset``, ``fraction``."""
+    clean = evidence.runs.filter(pl.col("condition") == CLEAN)
+    return seed_means(clean, ("ece",), by="fraction").drop("n_eval")
+
+
+def depth_means(evidence: Evidence) -> pl.DataFrame:
+    """Every depth of every cell, and between which values AUROC lies over the seeds.
+
+    Returns:
+        The columns of ``cell_depths``, ``auroc_low``, ``auroc_high``; null where the mean is.
+    """
+    rows, key = evidence.table("depth_sweep", "depths"), ["encoder", "dataset", "share"]
+    ends = rows.group_by(key).agg(auroc_low=pl.col("auroc").min(), auroc_high=pl.col("auroc").max())
+    is_known = pl.col("auroc").is_finite()
+    means = (
+        cell_depths(rows)
+        .join(ends, on=key, how="left", maintain_order="left")
+        .with_columns(pl.when(is_known).then(pl.col(name)).alias(name) for name in ("auroc_low", "auroc_high"))
+    )
+    return in_order(evidence, means)
+
+
+def _at_all_labels(evidence: Evidence) -> pl.DataFrame:
+    return evidence.runs.filter(pl.col("fraction") == evidence.page.protocol.data.fractions[-1])

@@ -8,6 +8,7 @@ import polars as pl
 from crs_assets.report import canvas
 from crs_assets.report.canvas import Drawing
 from crs_assets.report.drawings.looks import COLOURS, MARKERS, Grid, heading, label, plain
+from crs_assets.report.names import subgroup_name
 from crs_assets.report.numbers import rank_text
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def subgroup_gaps(groups: pl.DataFrame, encoders: Sequence[str], title: str) -> 
                 own = groups.filter((pl.col("column") == column) & (pl.col("axis") == axis))
                 _spans(axes, own, encoders)
                 axes.set_yticks(range(len(encoders)), encoders if number == 0 else [""] * len(encoders))
-                label(axes, f"{name} by {column.replace('_', ' ')}", name)
+                label(axes, f"{name} by {subgroup_name(column)}", name)
         return canvas.drawn(figure)
 
 

@@ -8,6 +8,7 @@ import polars as pl
 from crs_assets.report import canvas
 from crs_assets.report.canvas import Drawing
 from crs_assets.report.drawings.looks import COLOURS, MARKERS, Grid, Look, heading, label, legend, legend_height, plain
+from crs_assets.report.names import map_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +25,9 @@ def before_and_after(summary: pl.DataFrame, groups: Mapping[str, str]) -> Drawin
         groups: Group -> title, in the order of the panels.
     """
     methods = sorted(summary["method"].unique())
-    width = (WIDTH - 130 - 34 * len(groups)) // len(groups)
-    grid = Grid(len(groups), 120, HEAD, width, 40 + 34 * len(methods), 34, 66)
+    names = [map_name(method) for method in methods]
+    width = (WIDTH - 190 - 34 * len(groups)) // len(groups)
+    grid = Grid(len(groups), 176, HEAD, width, 40 + 34 * len(methods), 34, 66)
     known = summary.drop_nulls(["before", "after"])
     ends = [value for column in ("before", "after") for value in known[column]]
     limits = (0.0, 1.12 * max(ends, default=1.0))
@@ -43,7 +45,7 @@ def before_and_after(summary: pl.DataFrame, groups: Mapping[str, str]) -> Drawin
                 row["method"]: row for row in known.filter(pl.col("condition_group") == group).iter_rows(named=True)
             }
             _arrows(axes, methods, rows)
-            axes.set_yticks(range(len(methods)), methods if number == 0 else [""] * len(methods))
+            axes.set_yticks(range(len(methods)), names if number == 0 else [""] * len(methods))
             axes.set_xlim(*limits)
             label(axes, title, "ECE")
         return canvas.drawn(figure)
@@ -73,7 +75,7 @@ def against_cases(panels: Mapping[str, pl.DataFrame]) -> Drawing:
             axes = plain(grid.axes(figure, number))
             _change_by_cases(axes, table, looks)
             label(axes, title, "cases fitted on", "change of ECE")
-        legend(figure, looks, bottom - 8, columns=6)
+        legend(figure, {map_name(name): look for name, look in looks.items()}, bottom - 8, columns=6)
         return canvas.drawn(figure)
 
 

@@ -26,7 +26,8 @@ if (source) {
   };
   const verdict = (low, high, better, value) => {
     if (low === null || high === null) return ["", ""];
-    if (low <= 0 && high >= 0) return ["not told apart", ""];
+    // Neither where the interval holds 0, nor where it lies on the other side of 0 than the difference.
+    if ((low <= 0 && high >= 0) || value * (low + high) <= 0) return ["not told apart", ""];
     return (value > 0) === (better > 0) ? ["first is better", "gain"] : ["second is better", "loss"];
   };
   const row = (place, one, other, quantity) => {

@@ -42,8 +42,9 @@ POINT_SCHEMA: dict[str, Any] = {
     "specificity_high": pl.Float64,
     "interval": pl.String,
     "prevalences": pl.List(pl.Float64),
-    "ppv": pl.List(pl.Float64),
-    "npv": pl.List(pl.Float64),
+    **dict.fromkeys(
+        [f"{value}{end}" for value in ("ppv", "npv") for end in ("", "_low", "_high")], pl.List(pl.Float64)
+    ),
     "n_positives": pl.Int64,
     "n_negatives": pl.Int64,
     "reason": pl.String,
@@ -71,7 +72,7 @@ class OperatingPointTables:
         points: One row per label, scores and target, as ``POINT_SCHEMA``. ``interval`` says what bounds sensitivity and
             specificity: ``wilson`` where every test group has one image, else the ``bootstrap`` over groups, whose
             interval has no width where all or none are called right. ``ppv`` and ``npv`` are in the order of
-            ``prevalences``.
+            ``prevalences``; their bounds, ``ppv_low`` and so on, are always those of the bootstrap over groups.
         net_benefit: One row per label, scores and threshold probability, as ``BENEFIT_SCHEMA``, at the prevalence of
             the test set; the bounds are those of the bootstrap.
     """
@@ -139,9 +140,9 @@ def _point_rows(
             continue
         level = protocol.statistics.interval
         rates = _wilson_rates(seen, place, level) if kind == WILSON else _resampled_rates(seen, draws, place, level)
-        ppv, npv = predictive_values(rates["sensitivity"], rates["specificity"], prevalences)
+        values = _predictive_values(seen, draws, place, prevalences, level)
         counts = {"n_positives": int(seen.positives[0]), "n_negatives": int(seen.negatives[0])}
-        yield {**row, **rates, "interval": kind, "ppv": ppv, "npv": npv, **counts}
+        yield {**row, **rates, "interval": kind, **values, **counts}
 
 
 def _unreachable(target: Target) -> str | None:
@@ -170,6 +171,22 @@ def _resampled_rates(seen: Confusion, draws: Confusion, place: int, level: float
         low, high = interval_of(drawn[place], level=level)
         rates |= {name: float(value[place, 0]), f"{name}_low": low, f"{name}_high": high}
     return rates
+
+
+def _predictive_values(
+    seen: Confusion, draws: Confusion, place: int, prevalences: Sequence[float], level: float
+) -> dict[str, list[float | None]]:
+    """Predictive values at each prevalence with their bounds; None where nobody is called so."""
+    at = [predictive_values(each.sensitivity[place], each.specificity[place], prevalences) for each in (seen, draws)]
+    values: dict[str, list[float | None]] = {}
+    for name, point, drawn in zip(("ppv", "npv"), *at, strict=True):
+        ends = [interval_of(row, level=level) for row in drawn]
+        values |= {
+            name: [_known(value) for value in point[:, 0]],
+            f"{name}_low": [_known(low) for low, _ in ends],
+            f"{name}_high": [_known(high) for _, high in ends],
+        }
+    return values
 
 
 def _benefit_rows(
@@ -203,6 +220,10 @@ def _benefit_rows(
 def _benefit(counts: Confusion, place: int, threshold: float) -> np.ndarray[Any, np.dtype[np.float64]]:
     cases = counts.positives + counts.negatives
     return net_benefit(counts.true_positives[place], counts.false_positives[place], cases, threshold)
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Metrics of predictions as functions of the weights of test groups: resampled patients cost sums and no new sort."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,32 +93,46 @@ def _rows_called(score: FloatArray, groups: IntArray, thresholds: Sequence[float
 
 
 class ClassMetrics:
-    """AUROC of every class and the calibration error of some images, as functions of group weights.
+    """AUROC of classes and the calibration error of some images, as functions of group weights.
 
     Args:
         run: Predictions of these images.
         task: ``multiclass``, ``ordinal`` or ``multilabel``.
         n_bins: Bins of the calibration error: top label for a softmax; for a multilabel set the mean over the scored
-            labels that have an observed cell.
+            labels that have an observed cell. None leaves it out.
+        classes: Classes whose AUROC is wanted.
         groups: Position of each image's group among the weights, int64 (n,).
         n_groups: Number of weights.
     """
 
-    def __init__(self, run: Scored, task: str, n_bins: int, *, groups: IntArray, n_groups: int) -> None:
+    def __init__(
+        self,
+        run: Scored,
+        task: str,
+        n_bins: int | None,
+        *,
+        classes: Collection[int],
+        groups: IntArray,
+        n_groups: int,
+    ) -> None:
         whose: dict[str, Any] = {"groups": groups, "n_groups": n_groups}
         columns = binary_columns(run.labels, class_scores(run.logits, task))
         self._aurocs = [
             WeightedAuroc(columns.positive[:, k], score, columns.observed[:, k], **whose)
-            if np.isfinite(score).all()
+            if k in classes and np.isfinite(score).all()
             else None
             for k, score in enumerate(columns.score.T)
         ]
-        self._errors = [WeightedCalibrationError(*pair, n_bins, **whose) for pair in _calibration_pairs(run, task)]
+        self._errors: list[WeightedCalibrationError] = []
+        if n_bins is not None:
+            pairs = _calibration_pairs(run, task)
+            self._errors = [WeightedCalibrationError(*pair, n_bins, **whose) for pair in pairs]
 
     def evaluate(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
         """AUROC of each class, float64 (C, replicates), and the calibration error, float64 (replicates,).
 
-        NaN where a class was not fitted or a replicate lacks a sign of it, or where nothing is observed.
+        NaN where a class was not fitted or a replicate lacks a sign of it, where nothing is observed, and for what was
+        left out.
 
         Args:
             weights: Non-negative weights, shape (groups, replicates).

@@ -5,23 +5,16 @@ which is never the worst. Every figure of a group rests on the classes that the 
 rest on different classes; a gap is therefore given twice, each group on its own classes, and all on common ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from crs_assets.science.analyses.resampling import interval_of, mean_of_known
-from crs_assets.science.analyses.subgroup_axes import (
-    Classes,
-    Group,
-    Measured,
-    SubgroupRuns,
-    axis_values,
-    measure,
-    select_groups,
-)
+from crs_assets.science.analyses.resampling import interval_of
+from crs_assets.science.analyses.subgroup_axes import Classes, Group, SubgroupRuns, select_groups
+from crs_assets.science.analyses.subgroup_measures import Measured, axis_draws, axis_values, measure
 from crs_assets.science.analyses.suppression import shown_count
 from crs_assets.science.protocol import AXES, AxisType, Protocol
 from crs_assets.science.validation import FloatArray
@@ -64,10 +57,11 @@ class SubgroupTables:
     """Results of one encoder, data set and seed.
 
     Attributes:
-        groups: One row per column, group and axis, as ``SUBGROUP_SCHEMA``. ``low`` and ``high`` bound discrimination
-            and calibration; resampling adds noise to every bin, so the interval of a calibration error may lie above
-            it, and ``ece_null`` stands beside it. Robustness holds the drop to the target only where every known group
-            that is shown has its like there (``with_transfer``). Counts are text: ``<10`` where they are suppressed.
+        groups: One row per column, group and axis, as ``SUBGROUP_SCHEMA``. ``low`` and ``high`` bound the value under
+            resampled patients. Resampling adds noise to every bin, and robustness holds the worst of many drops, so
+            their intervals may lie above their values; ``ece_null`` stands beside a calibration error. Robustness holds
+            the drop to the target only where every known group that is shown has its like there (``with_transfer``).
+            Counts are text: ``<10`` where they are suppressed.
         gaps: One row per column, axis and ``basis``, as ``GAP_SCHEMA``: the largest minus the smallest value over known
             groups that are shown, AUROC over each group's ``own`` classes or over ``common`` ones (calibration needs no
             classes: null). ``low`` and ``high`` bound the difference between these two groups, signed so that the gap
@@ -79,7 +73,9 @@ class SubgroupTables:
     gaps: pl.DataFrame
 
 
-def subgroup_tables(runs: SubgroupRuns, protocol: Protocol, dataset: str) -> SubgroupTables:
+def subgroup_tables(
+    runs: SubgroupRuns, protocol: Protocol, dataset: str, progress: Callable[[int, int], None] = lambda *_: None
+) -> SubgroupTables:
     """The axes of every group of every column.
 
     Intervals are percentile intervals over resampled test groups (patients, lesions), the same for all encoders.
@@ -88,10 +84,11 @@ def subgroup_tables(runs: SubgroupRuns, protocol: Protocol, dataset: str) -> Sub
         runs: Predictions with subgroup columns.
         protocol: Fewest patients, eligibility, form of the axes, replicates, level.
         dataset: Names the resamples.
+        progress: Told how many groups are done, and how many there are.
     """
     columns = [select_groups(runs, column, protocol) for column in runs.columns]
     shown = [group for groups in columns for group in groups if group.shown and runs.problem is None]
-    measured = measure(runs, shown, protocol, dataset) if shown else []
+    measured = measure(runs, shown, protocol, dataset, lambda done: progress(done, len(shown)))
     found = {(entry.group.column, entry.group.name): entry for entry in measured}
     rows: list[dict[str, Any]] = []
     gaps: list[dict[str, Any]] = []
@@ -118,7 +115,7 @@ class _ColumnReport:
         self._known = [entry for entry in self._measured.values() if entry is not None and entry.group.is_known]
         self._hides = not all(group.shown for group in groups)
         # One formula per column: a drop to the target in some groups only would not compare.
-        self._with_transfer = bool(self._known) and all(entry.transfer is not None for entry in self._known)
+        self._with_transfer = bool(self._known) and all(entry.aurocs.transfer is not None for entry in self._known)
 
     def rows(self) -> list[dict[str, Any]]:
         return [row for group in self._groups for row in self._group_rows(group)]
@@ -147,7 +144,8 @@ class _ColumnReport:
         }
         rows = []
         for axis in AXES:
-            low, high = self._interval(entry, axis, group.classes)
+            is_known = bool(np.isfinite(values[axis]))
+            low, high = self._interval(entry if is_known else None, axis, group.classes)
             rows.append(
                 {
                     **shared,
@@ -176,13 +174,14 @@ class _ColumnReport:
         values = axis_values(entry, classes, self._transfer_classes(entry, basis), self._protocol)
         return values if self._runs.distinct_fractions else {**values, "label_efficiency": float("nan")}
 
-    def _draws(self, entry: Measured, axis: AxisType, classes: Classes) -> FloatArray | None:
-        if axis == "calibration":
-            return entry.ece_draws
-        return mean_of_known(entry.auroc_draws[list(classes)]) if axis == "discrimination" else None
+    def _draws(self, entry: Measured, axis: AxisType, classes: Classes, basis: str | None) -> FloatArray | None:
+        if axis == "label_efficiency" and not self._runs.distinct_fractions:
+            return None
+        drawn = axis_draws(entry, classes, self._transfer_classes(entry, basis), self._protocol)
+        return drawn[:, AXES.index(axis)]
 
     def _interval(self, entry: Measured | None, axis: AxisType, classes: Classes) -> tuple[float | None, float | None]:
-        draws = self._draws(entry, axis, classes) if entry else None
+        draws = self._draws(entry, axis, classes, OWN_CLASSES) if entry else None
         if draws is None:
             return None, None
         low, high = interval_of(draws, level=self._level)
@@ -203,17 +202,19 @@ class _ColumnReport:
         anchor = self._protocol.axes.anchors[axis]
         ends = min(values, key=lambda name: values[name]), max(values, key=lambda name: values[name])
         worst, best = ends if anchor.one > anchor.zero else reversed(ends)
-        low, high = self._difference(axis, {name: classes[name] for name in ends})
+        low, high = self._difference(axis, basis, {name: classes[name] for name in ends})
         gap = values[ends[1]] - values[ends[0]]
         return row | {"worst": worst, "best": best, "gap": gap, "low": low, "high": high}
 
     def _gap_has_transfer(self, basis: str | None) -> bool:
         return self._with_transfer and all(self._transfer_classes(entry, basis) for entry in self._known)
 
-    def _difference(self, axis: AxisType, ends: Mapping[str, Classes]) -> tuple[float | None, float | None]:
+    def _difference(
+        self, axis: AxisType, basis: str | None, ends: Mapping[str, Classes]
+    ) -> tuple[float | None, float | None]:
         """Interval of the second group's value minus the first's, under the same resamples."""
         measured = {entry.group.name: entry for entry in self._known}
-        draws = [self._draws(measured[name], axis, classes) for name, classes in ends.items()]
+        draws = [self._draws(measured[name], axis, classes, basis) for name, classes in ends.items()]
         if len(draws) < 2 or draws[0] is None or draws[1] is None:
             return None, None
         low, high = interval_of(draws[1] - draws[0], level=self._level)

@@ -40,22 +40,23 @@ def choose_threshold(positive: BoolArray, score: FloatArray, kind: TargetType, t
 
 
 def predictive_values(
-    sensitivity: float, specificity: float, prevalences: Sequence[float]
-) -> tuple[list[float | None], list[float | None]]:
+    sensitivity: ArrayLike, specificity: ArrayLike, prevalences: Sequence[float]
+) -> tuple[FloatArray, FloatArray]:
     """Positive and negative predictive value at stated prevalences, by Bayes' theorem.
 
     Args:
-        sensitivity: Share of positives called positive, in [0, 1].
-        specificity: Share of negatives called negative, in [0, 1].
+        sensitivity: Share of positives called positive, in [0, 1], any shape.
+        specificity: Share of negatives called negative, in [0, 1], the same shape.
         prevalences: Shares of positives in the population, each in (0, 1).
 
     Returns:
-        Two lists in the order of the prevalences, each value in [0, 1], higher is better; None where nobody is called
-        positive (or negative).
+        Two float64 arrays, prevalences on a first axis of their own, each value in [0, 1], higher is better; NaN where
+        nobody is called positive (or negative).
     """
-    share = np.asarray(prevalences, dtype=np.float64)
-    true_positive, false_positive = sensitivity * share, (1 - specificity) * (1 - share)
-    true_negative, false_negative = specificity * (1 - share), (1 - sensitivity) * share
+    hits, passes = np.asarray(sensitivity, dtype=np.float64), np.asarray(specificity, dtype=np.float64)
+    share = np.asarray(prevalences, dtype=np.float64).reshape(-1, *[1] * hits.ndim)
+    true_positive, false_positive = hits * share, (1 - passes) * (1 - share)
+    true_negative, false_negative = passes * (1 - share), (1 - hits) * share
     return _quotients(true_positive, false_positive), _quotients(true_negative, false_negative)
 
 
@@ -111,5 +112,7 @@ def wilson_interval(successes: int, trials: int, *, level: float) -> tuple[float
     return low, 1.0 if successes == trials else float(centre + half)
 
 
-def _quotients(part: FloatArray, rest: FloatArray) -> list[float | None]:
-    return [float(hit / (hit + miss)) if hit + miss > 0 else None for hit, miss in zip(part, rest, strict=True)]
+def _quotients(part: FloatArray, rest: FloatArray) -> FloatArray:
+    whole = part + rest
+    shares: FloatArray = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+    return shares

@@ -28,7 +28,7 @@ class OperatingPoints(ProbeStage):
     """Sensitivity, specificity, predictive values and net benefit at thresholds chosen before the test set is read."""
 
     name = "operating_points"
-    code_version = "1"
+    code_version = "2"
     libraries = ("numpy", "polars", "scipy")
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:

@@ -25,12 +25,10 @@ from crs_assets.science.analyses.replicated_metrics import (
     Weights,
     lacking_labels,
 )
-from crs_assets.science.evaluation import Scored
 from crs_assets.science.profiles import seed_axes
 from crs_assets.science.protocol import AXES, CLEAN, TRANSFER
 from crs_assets.science.splits import TEST
 from crs_assets.science.suite import task_key
-from crs_assets.science.transfer import transfer_logits
 from crs_assets.science.validation import BoolArray, IntArray
 from crs_assets.stages.data import read_fractions, read_index
 from crs_assets.stages.encoders import usable_rows
@@ -189,27 +187,20 @@ class ResampledCell:
         )
         full = protocol.data.fractions[-1]
         return SeedRuns(
-            curve=tuple(self._run(frames[fraction, CLEAN]) for fraction in protocol.data.fractions),
-            degraded=tuple(self._run(frames[full, condition.name]) for condition in protocol.degradations()),
-            source=self._transferred(frames[full, CLEAN], self.dataset, TRANSFER) if len(self.cases) > 1 else None,
-            target=self._transferred(frames[full, TRANSFER], TARGET, TARGET) if len(self.cases) > 1 else None,
+            curve=tuple(self._run(frames[fraction, CLEAN], CLEAN) for fraction in protocol.data.fractions),
+            degraded=tuple(self._run(frames[full, c.name], c.name) for c in protocol.degradations()),
+            source=self._source(frames[full, CLEAN]) if len(self.cases) > 1 else None,
+            target=self._run(frames[full, TRANSFER], TRANSFER) if len(self.cases) > 1 else None,
         )
 
-    def _run(self, frame: pl.DataFrame) -> ResampledRun:
-        scorer = self.scorer
-        rows = [scorer.positions[self.dataset][name] for name in frame["image_id"]]
-        scored = Scored(scorer.labels[self.dataset][rows], frame["logits"].to_numpy(), scorer.classes)
-        return ResampledRun(scored, scorer.space.task, _at(self.positions[0], frame))
+    def _run(self, frame: pl.DataFrame, condition: str) -> ResampledRun:
+        scored = self.scorer.read(frame["image_id"], frame["logits"].to_numpy(), condition)
+        task = self.scorer.space_of(condition).task
+        return ResampledRun(scored, task, _at(self.positions[condition == TRANSFER], frame))
 
-    def _transferred(self, frame: pl.DataFrame, of: str, labels: str) -> ResampledRun:
-        """Predictions read as the target names its labels, of the target's images or of the source's own."""
-        scorer = self.scorer
-        rows = [scorer.positions[of][name] for name in frame["image_id"]]
-        logits = transfer_logits(
-            frame["logits"].to_numpy(), self.bench.suite.datasets[self.dataset], scorer.target_space
-        )
-        scored = Scored(scorer.labels[labels][rows], logits, scorer.target_classes)
-        return ResampledRun(scored, scorer.target_space.task, _at(self.positions[of == TARGET], frame))
+    def _source(self, frame: pl.DataFrame) -> ResampledRun:
+        scored = self.scorer.read_source(frame["image_id"], frame["logits"].to_numpy())
+        return ResampledRun(scored, self.scorer.target_space.task, _at(self.positions[0], frame))
 
     def _check(self, seed: int, published: SeedMetrics, *, distinct_fractions: bool) -> None:
         """Refuse replicates of anything but the published axes."""

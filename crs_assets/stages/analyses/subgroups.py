@@ -1,5 +1,6 @@
 """Subgroup stage: the four axes of each encoder, data set and seed within age bands, sexes, sites and other groups."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from crs_assets.science.evaluation import Scored
 from crs_assets.science.protocol import CLEAN, TRANSFER, protocol_part
 from crs_assets.science.splits import TEST
 from crs_assets.science.suite import parse_task
-from crs_assets.science.transfer import transfer_logits
 from crs_assets.stages.analyses.stored_logits import StoredLogits
 from crs_assets.stages.data import DatasetIndex, Splits, read_fractions, read_index
 from crs_assets.stages.encoders import usable_rows
 from crs_assets.stages.probes import ProbePredictions, ProbeStage, RunMetrics, all_there, read_runs
+from crs_assets.stages.progress import Progress, report
 from crs_assets.stages.run_scorer import TARGET, RunScorer
 from crs_assets.stages.stage import Built
 
@@ -30,8 +31,9 @@ class Subgroups(ProbeStage):
     """The four axes within each subgroup of the test set, the worst group and the gap; few patients are not shown."""
 
     name = "subgroups"
-    code_version = "1"
+    code_version = "2"
     libraries = ("numpy", "polars", "scipy")
+    side_by_side = True
 
     def inputs(self, bench: Bench, *parts: str) -> dict[str, Any] | None:
         """Predictions, which of them converged, labels and subgroups, and the parts of the protocol that are read."""
@@ -58,7 +60,7 @@ class Subgroups(ProbeStage):
         dataset, seed = parse_task(task)
         protocol = bench.suite.protocol
         runs = read_subgroup_runs(bench, encoder, task)
-        tables = subgroup_tables(runs, protocol, dataset)
+        tables = subgroup_tables(runs, protocol, dataset, self._progress(parts))
         constants = (
             pl.lit(encoder).alias("encoder"),
             pl.lit(dataset).alias("dataset"),
@@ -78,6 +80,9 @@ class Subgroups(ProbeStage):
                 "gaps": _own_gaps(tables.gaps),
             }
         )
+
+    def _progress(self, parts: tuple[str, ...]) -> Callable[[int, int], None]:
+        return lambda done, total: report(Progress(self.name, parts, done, total, "groups"))
 
 
 def read_subgroups(bench: Bench, encoder: str, task: str) -> pl.DataFrame:
@@ -122,20 +127,14 @@ def _transfer_runs(bench: Bench, scorer: RunScorer, index: pl.DataFrame, stored:
     if target is None:
         return None
     there = usable_rows(read_index(bench, target))
-
-    def read(images: pl.Series, role: str, condition: str, *, of: str, labels: str) -> Scored:
-        logits = transfer_logits(
-            stored.of(images, role, condition), bench.suite.datasets[scorer.dataset], scorer.target_space
-        )
-        rows = [scorer.positions[of][image] for image in images]
-        return Scored(scorer.labels[labels][rows], logits, scorer.target_classes)
-
+    here, at_target = index["image_id"], there["image_id"]
     return TransferRuns(
         task=scorer.target_space.task,
-        source=read(index["image_id"], TEST, CLEAN, of=scorer.dataset, labels=TRANSFER),
-        target=read(there["image_id"], TARGET, TRANSFER, of=TARGET, labels=TARGET),
+        source=scorer.read_source(here, stored.of(here, TEST, CLEAN)),
+        target=scorer.read(at_target, stored.of(at_target, TARGET, TRANSFER), TRANSFER),
         group_ids=there["group_id"].to_numpy().astype(np.str_),
         columns=subgroup_columns(there, bench.suite.protocol.analyses.subgroups.age_edges),
+        image_set=target,
     )
 
 

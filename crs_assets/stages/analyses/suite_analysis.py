@@ -11,7 +11,9 @@ from crs_assets.resources.artifact_store import Staging, write_atomic
 from crs_assets.resources.bench import Bench
 from crs_assets.science.canonical import canonical_json
 from crs_assets.science.suite import task_key
+from crs_assets.stages.analyses.axis_replicates import AxisReplicates
 from crs_assets.stages.analyses.control_probes import ControlProbes
+from crs_assets.stages.analyses.penalty_axes import PenaltyAxes
 from crs_assets.stages.probes import RunMetrics, read_runs
 from crs_assets.stages.scores import AxisProfile, Crs, active_panel
 from crs_assets.stages.stage import Built, Stage
@@ -133,6 +135,15 @@ def _profiles(bench: Bench) -> dict[str, str]:
     return _known({name: AxisProfile().version(bench, name) for name in encoders(bench)})
 
 
+def _replicates(bench: Bench) -> dict[str, dict[str, str]]:
+    stage, found = AxisReplicates(), dict[str, dict[str, str]]()
+    for name in encoders(bench):
+        versions = {dataset: stage.version(bench, name, dataset) for dataset in bench.suite.existing_datasets(name)}
+        if known := _known(versions):
+            found[name] = known
+    return found
+
+
 def _panel(bench: Bench) -> str | None:
     panel = active_panel(bench)
     return None if panel is None else str(panel["sha256"])
@@ -147,5 +158,7 @@ SOURCES: Mapping[str, Callable[[Bench], Any]] = {
     "profiles": _profiles,
     "runs": whole_cells,
     "control_probes": lambda bench: whole_cells(bench, ControlProbes()),
+    "penalties": lambda bench: whole_cells(bench, PenaltyAxes()),
+    "replicates": _replicates,
     "panel": _panel,
 }

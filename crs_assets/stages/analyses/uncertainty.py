@@ -16,7 +16,6 @@ from crs_assets.science.analyses.uncertainty import (
     PANEL_FIXED,
     SEED,
     Draws,
-    normalized,
     panel_peers,
     quantities,
 )
@@ -28,11 +27,11 @@ from crs_assets.science.validation import FloatArray
 from crs_assets.stages.analyses.axis_replicates import (
     DEGENERATE_FILE,
     DELONG_FILE,
-    REPLICATES_FILE,
     AxisReplicates,
 )
+from crs_assets.stages.analyses.replicated_cells import ReplicatedCells
 from crs_assets.stages.leaderboard import make_board
-from crs_assets.stages.scores import AxisProfile, Crs, active_panel, read_profile
+from crs_assets.stages.scores import AxisProfile, Crs, active_panel
 from crs_assets.stages.stage import Built, RefusedError, Stage
 
 LEADING_TIER_FILE = "leading_tier.json"
@@ -97,48 +96,13 @@ class Uncertainty(Stage):
         return Built({**summary, **leader})
 
 
-class _Cells:
-    """What is published of every cell of a scored encoder, and its replicates."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        names = [name for name in bench.suite.encoders if Crs().version(bench, name)]
-        self.profiles = {name: read_profile(bench, name) for name in names}
-        self._replicates: dict[tuple[str, str], pl.DataFrame] = {}
-        for name in names:
-            for dataset in self.profiles[name]["datasets"]:
-                artifact = bench.store.open(bench.key(AxisReplicates.name, name, dataset))
-                self._replicates[name, dataset] = pl.read_parquet(artifact.file(REPLICATES_FILE))
-
-    def of(self, dataset: str, reading: Protocol) -> list[str]:
-        """Encoders and controls with four axes on a data set."""
-        entries = {name: profile["datasets"].get(dataset) for name, profile in self.profiles.items()}
-        return [name for name, entry in entries.items() if entry and entry[reading.id]["z"] is not None]
-
-    def published(self, encoder: str, dataset: str, reading: Protocol) -> FloatArray:
-        """Raw axes (1, 4)."""
-        raw = self.profiles[encoder]["datasets"][dataset][reading.id]["raw"]
-        return np.array([[raw[axis] for axis in AXES]])
-
-    def replicates(self, encoder: str, dataset: str, reading: Protocol, kind: str) -> pl.DataFrame:
-        """Raw axes under each replicate, in order."""
-        table = self._replicates[encoder, dataset]
-        return table.filter((pl.col("reading") == reading.id) & (pl.col("kind") == kind)).sort("replicate")
-
-    def is_published(self, encoder: str, dataset: str, reading: Protocol, z: FloatArray, weights: str) -> bool:
-        """Whether what is stored of an encoder is what the panel holds of it."""
-        profile = self.profiles.get(encoder)
-        if profile is None or profile["weights"] != weights or encoder not in self.of(dataset, reading):
-            return False
-        return bool((normalized(self.published(encoder, dataset, reading), reading)[0] == z).all())
-
-
 def _settings(bench: Bench) -> Iterator[Setting]:
     """Every reading, kind of replicates and treatment of the panel, one at a time."""
     panel = active_panel(bench)
     if panel is None:
         raise RefusedError("the suite has no reference panel yet; freeze one with `crs panel freeze`.")
-    cells, board = _Cells(bench), make_board(bench, [])
+    scored = [name for name in bench.suite.encoders if Crs().version(bench, name)]
+    cells, board = ReplicatedCells(bench, scored), make_board(bench, [])
     for reading, kind, peers in product(bench.suite.readings, (CASE, SEED), (PANEL_FIXED, JOINT)):
         ranked = board.rows.filter((pl.col("reading") == reading.id) & (pl.col("section") == RANKED))
         yield Setting(
@@ -159,7 +123,13 @@ def _settings(bench: Bench) -> Iterator[Setting]:
 
 
 def _draws(
-    cells: _Cells, panel: Mapping[str, Any], reading: Protocol, kind: str, peers: str, encoder: str, dataset: str
+    cells: ReplicatedCells,
+    panel: Mapping[str, Any],
+    reading: Protocol,
+    kind: str,
+    peers: str,
+    encoder: str,
+    dataset: str,
 ) -> Draws:
     weights = cells.profiles[encoder]["weights"]
     fixed = panel_peers(panel, reading.id, encoder=encoder, weights=weights, dataset=dataset)
@@ -175,7 +145,7 @@ def _draws(
 
 
 def _under_draws(
-    cells: _Cells,
+    cells: ReplicatedCells,
     panel: Mapping[str, Any],
     reading: Protocol,
     kind: str,
@@ -187,7 +157,7 @@ def _under_draws(
     """A peer's z under each replicate (R, 4), or as published where its predictions are not stored."""
     if not cells.is_published(peer, dataset, reading, z, panel["encoders"][peer]["weights"]):
         return np.broadcast_to(z, (replicates, len(z)))
-    return normalized(cells.replicates(peer, dataset, reading, kind).select(AXES).to_numpy(), reading)
+    return cells.normalized_replicates(peer, dataset, reading, kind)
 
 
 def _replicate_versions(bench: Bench, encoder: str) -> dict[str, str | None] | None:

@@ -28,6 +28,8 @@ def test_each_audit_is_one_unpartitioned_asset_that_follows_what_it_reads():
     assert upstream["perturbation_audit"] == {"run_metrics"}
     assert upstream["reference_invariance"] == {"reference_panel"}
     assert upstream["rank_agreement"] == {"crs", "axis_profile", "reference_panel", "control_probes"}
+    more = {"penalty_axes", "axis_replicates"}
+    assert upstream["score_sensitivity"] == {"crs", "axis_profile", "run_metrics", "reference_panel", *more}
     for name, asset in found.items():
         spec = asset.get_asset_spec(dg.AssetKey(["demo", name]))
         assert (asset.partitions_def, spec.group_name) == (None, "analyses")
@@ -43,7 +45,8 @@ def test_audits_record_key_figures_and_tables_and_refuse_a_small_panel(small_mad
         shown = instance.get_latest_materialization_event(
             small_made.key("rank_agreement")
         ).asset_materialization.metadata
-        assert {"kendall_tau", "n", "table_agreement", "dagster/row_count", "fingerprint"} <= set(shown)
+        assert {"kendall_tau", "n", "table_agreement", "dagster/row_count", "fingerprint", "picture"} <= set(shown)
+        assert "data:image/png;base64," in shown["picture"].value
         validity = instance.get_latest_materialization_event(small_made.key("external_validity"))
         assert "no predictor" in validity.asset_materialization.metadata["verdict"].value
         # Two encoders are no panel for a trial.

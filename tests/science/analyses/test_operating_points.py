@@ -15,6 +15,8 @@ from sklearn.metrics import confusion_matrix
 from crs_assets.science.analyses.operating_cases import SplitPredictions
 from crs_assets.science.analyses.operating_points import operating_point_tables
 from crs_assets.science.protocol import load_protocol
+from crs_assets.science.seeding import generator
+from crs_assets.science.statistics import group_bootstrap_counts
 
 ROLES = ("validation", "calibration", "test")
 CLASSES = ("naevus", "melanoma", "keratosis")
@@ -149,6 +151,31 @@ def test_wilson_bounds_only_where_every_patient_has_one_image(protocol):
     assert (repeated["sensitivity"] <= repeated["sensitivity_high"]).all()
 
 
+def test_bounds_of_predictive_values_are_those_of_resampled_patients(protocol):
+    splits = skin(images_per_patient=2)
+    test = splits["test"]
+    found = row(
+        operating_point_tables("multiclass", CLASSES, splits, protocol, "skin").points,
+        label="melanoma", scores="uncalibrated", target_kind="specificity", target=0.9,
+    )  # fmt: skip
+    truth, called = test.labels == 1, softmax(test.logits.astype(np.float64), axis=1)[:, 1] >= found["threshold"]
+    rng = generator(protocol.salt, "case_bootstrap", "skin")
+    counts = np.concatenate(list(group_bootstrap_counts(test.group_ids, 80, rng)), axis=1)
+    drawn = []
+    for column in counts.T:
+        rows = np.repeat(np.arange(len(truth)), column)
+        sensitivity, specificity = rates(truth[rows], called[rows])
+        ill, well = 0.1, 0.9
+        hit, miss = ill * sensitivity, well * (1 - specificity)
+        rest, lost = well * specificity, ill * (1 - sensitivity)
+        drawn.append((hit / (hit + miss), rest / (rest + lost)))
+    at = found["prevalences"].index(0.1)
+    for name, values in zip(("ppv", "npv"), np.transpose(drawn), strict=True):
+        ends = (found[f"{name}_low"][at], found[f"{name}_high"][at])
+        assert ends == pytest.approx(tuple(np.quantile(values, (0.025, 0.975))), abs=1e-12)
+        assert ends[0] < found[name][at] < ends[1]
+
+
 def test_more_images_of_the_same_patients_are_no_more_evidence():
     protocol = with_settings(replicates=300)
     splits = skin(n=200, images_per_patient=2)
@@ -226,7 +253,7 @@ def test_tied_scores_are_called_together_and_may_put_a_target_out_of_reach(proto
     reached = row(points, label="oedema", scores="uncalibrated", target_kind="sensitivity", target=0.95)
     assert reached["threshold"] == pytest.approx(expit(-1.0))
     assert (reached["sensitivity"], reached["specificity"]) == (1, 0)
-    assert reached["npv"] == [None] * 4
+    assert reached["npv"] == reached["npv_low"] == reached["npv_high"] == [None] * 4
 
 
 def test_labels_with_a_problem_keep_their_rows(protocol):

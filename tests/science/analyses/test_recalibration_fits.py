@@ -173,3 +173,14 @@ def test_too_few_groups_and_no_cases_are_reasons():
     }
     unfitted = cases_of(cases.labels, np.full_like(cases.logits, np.nan))
     assert fit_map("vector", unfitted, range(4), "multiclass").reason == "the probe was not fitted"
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_float32_logits_are_worked_on_in_float64(task):
+    cases = softmax_cases(120) if task == "multiclass" else label_cases(120)
+    assert cases.logits.dtype == np.float32
+    exact = Cases(cases.ids, cases.groups, cases.labels, cases.logits.astype(np.float64))
+    for method in methods(task):
+        found = [recalibrated(fit_map(method, one, range(3), task).mapping, one.logits, task) for one in (cases, exact)]
+        assert {one.probabilities.dtype for one in found} == {np.dtype(np.float64)}
+        np.testing.assert_array_equal(found[0].probabilities, found[1].probabilities)

@@ -113,3 +113,13 @@ def test_several_images_per_patient_widen_the_spread():
         assert seen[-1] == 600
     # Five copies of a case are one case: taken for five they narrow by sqrt(5) = 2.2.
     assert spread[0] / spread[1] == pytest.approx(np.sqrt(5), rel=0.15)
+
+
+def test_ten_thousand_replicates_are_worked_off_in_bounded_blocks():
+    # 40,000 patients, as in the largest chest set: weights of all replicates at once would take 1.6 GB.
+    crowded, target = CaseGroups("chest", 40_000, 40_000), CaseGroups("chest-b", 500, 900)
+    stream = case_draws([crowded, target], 10_000, "s")
+    for own, other in (next(stream), next(stream)):
+        assert own.size <= replicated_axes._WEIGHTS_AT_ONCE
+        assert own.nbytes <= 4_000_000
+        assert other.shape[1] == own.shape[1] >= 20

@@ -71,8 +71,11 @@ def test_predictive_values_by_bayes():
     assert ppv == pytest.approx([90 / 270, 0.45 / 0.55])
     assert npv == pytest.approx([720 / 730, 0.4 / 0.45])
     # Nobody is called ill, nobody well.
-    assert predictive_values(0.0, 1.0, [0.1])[0] == [None]
-    assert predictive_values(1.0, 0.0, [0.1])[1] == [None]
+    assert np.isnan(predictive_values(0.0, 1.0, [0.1])[0]).all()
+    assert np.isnan(predictive_values(1.0, 0.0, [0.1])[1]).all()
+    # Several at once: prevalences down, models across.
+    both, _ = predictive_values([0.9, 0.0], [0.8, 1.0], [0.1, 0.5])
+    np.testing.assert_allclose(both, [[90 / 270, np.nan], [0.45 / 0.55, np.nan]])
 
 
 def test_net_benefit_by_hand():
