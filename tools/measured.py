@@ -87,9 +87,7 @@ def _probes(figures: Figures) -> list[Line]:
     shape = f"probes, {figures['rows']:,} x {figures['dim']:,}, {outputs}, {figures['penalties']} penalties"
     lines = [_probe_set(shape, found, figures) for found in figures["sets"]]
     if len(lines) > 1:
-        cell = (
-            f"from one seed to the {figures['seeds']} of a cell (extrapolated); all rows are one problem for all"
-        )
+        cell = f"from one seed to the {figures['seeds']} of a cell (extrapolated); all rows are one problem for all"
         lines.append(Line(f"{shape}: a cell", f"{_number(figures['ratio_whole'])}x", cell))
     return lines
 
