@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # The layout, in pixels.
-WIDTH, HEAD, ROW, FOOT = 1400, 110, 296, 40
+WIDTH, HEAD, ROW, FOOT = 1400, 138, 296, 40
 PANEL_TOP, PANEL_HEIGHT = 34, 194
 RELIABILITY, EFFICIENCY, DISCRIMINATION, CALIBRATION = (70, 270), (420, 270), (770, 260), (1110, 260)
 
@@ -168,8 +168,8 @@ def _headings(figure: "Figure", encoder_title: str, protocol: Protocol, *, has_t
     handles = [_handle(*entry) for entry in entries]
     figure.legend(
         handles=handles,
-        loc="upper right",
-        bbox_to_anchor=(1 - 24 / WIDTH, 1 - 14 / (figure.get_figheight() * 100)),
+        loc="upper left",
+        bbox_to_anchor=(22 / WIDTH, 1 - 74 / (figure.get_figheight() * 100)),
         ncols=len(handles),
         frameon=False,
         fontsize=10.5,

@@ -148,3 +148,27 @@ def test_label_curves_have_ece_below_auroc_in_the_same_order_of_data_sets(figure
     assert [axes.get_lines()[0].get_ydata()[0] for axes in figure.axes[4:]] == [0, 1, 2, 3]
     assert all(axes.collections for axes in figure.axes[:4])
     assert not any(axes.collections for axes in figure.axes[4:])
+
+
+def test_a_group_looks_the_same_under_every_axis_even_where_the_first_has_no_value(figures):
+    # Too few women for an AUROC: men come first there, and second in the panel of the calibration error.
+    table = pl.DataFrame(
+        {
+            "column": "sex",
+            "group": ["female", "male", "female", "male"],
+            "axis": ["discrimination", "discrimination", "calibration", "calibration"],
+            "encoder": "e00",
+            "value": [None, 0.9, 0.2, 0.1],
+        }
+    )
+    auroc, ece = elsewhere.subgroup_gaps(table, ["e00"], "Skin").axes
+    looks_of = [
+        {
+            text.get_text(): handle.get_color()
+            for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True)
+        }
+        for legend in (auroc.get_legend(), ece.get_legend())
+    ]
+    assert set(looks_of[0]) == {"male"}
+    assert set(looks_of[1]) == {"female", "male"}
+    assert looks_of[0]["male"] == looks_of[1]["male"] != looks_of[1]["female"]

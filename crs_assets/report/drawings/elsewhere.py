@@ -52,6 +52,11 @@ def subgroup_gaps(groups: pl.DataFrame, encoders: Sequence[str], title: str) -> 
         title: The data set's name.
     """
     columns = list(groups["column"].unique(maintain_order=True))
+    known = groups.drop_nulls("value")
+    names = {
+        column: list(known.filter(pl.col("column") == column)["group"].unique(maintain_order=True))
+        for column in columns
+    }
     height = 20 + ROW * len(encoders)
     width = min(420, (WIDTH - NAMES - 40) // len(columns) - 50)
     grid = Grid(len(columns), NAMES, HEAD + 20, width, height, 50, 96)
@@ -64,7 +69,7 @@ def subgroup_gaps(groups: pl.DataFrame, encoders: Sequence[str], title: str) -> 
             for number, column in enumerate(columns):
                 axes = plain(grid.axes(figure, row * len(columns) + number), "x")
                 own = groups.filter((pl.col("column") == column) & (pl.col("axis") == axis))
-                _spans(axes, own, encoders)
+                _spans(axes, own, encoders, names[column])
                 axes.set_yticks(range(len(encoders)), encoders if number == 0 else [""] * len(encoders))
                 label(axes, f"{name} by {subgroup_name(column)}", name)
         return canvas.drawn(figure)
@@ -99,11 +104,12 @@ def rank_ranges(weightings: pl.DataFrame) -> Drawing:
         return canvas.drawn(figure)
 
 
-def _spans(axes: "Axes", groups: pl.DataFrame, encoders: Sequence[str]) -> None:
+def _spans(axes: "Axes", groups: pl.DataFrame, encoders: Sequence[str], names: Sequence[str]) -> None:
+    """Dots of one axis and column; a group looks the same under every axis."""
     from matplotlib.lines import Line2D
 
-    names = list(groups.drop_nulls("value")["group"].unique(maintain_order=True))
-    if not names:
+    shown = set(groups.drop_nulls("value")["group"])
+    if not shown:
         axes.set_xticks([])
         axes.text(0.5, 0.5, "no group has enough cases", ha="center", transform=axes.transAxes, color=canvas.SOFT)
     axes.set_ylim(len(encoders) - 0.5, -0.5)
@@ -118,6 +124,7 @@ def _spans(axes: "Axes", groups: pl.DataFrame, encoders: Sequence[str]) -> None:
     handles: list[Any] = [
         Line2D([], [], linestyle="none", marker=MARKERS[at % 6], color=COLOURS[at % 6], label=name)
         for at, name in enumerate(names)
+        if name in shown
     ]
     axes.legend(
         handles=handles,
