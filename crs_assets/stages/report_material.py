@@ -9,7 +9,7 @@ import polars as pl
 
 from crs_assets.report.evidence import Analysis, DatasetCard, Evidence
 from crs_assets.resources.bench import Bench
-from crs_assets.science.analyses.uncertainty import CASE, PANEL_FIXED
+from crs_assets.science.analyses.uncertainty import CENTRED, PANEL_FIXED
 from crs_assets.science.canonical import digest
 from crs_assets.science.datasets import DatasetSpec
 from crs_assets.science.leaderboard import Board
@@ -179,7 +179,7 @@ def _versions(bench: Bench, there: Mapping[str, Source]) -> dict[str, str]:
 def _uncertainty(bench: Bench) -> Analysis:
     artifact = bench.store.open(bench.key(Uncertainty.name))
     document = json.loads(artifact.file(LEADING_TIER_FILE).read_text(encoding="utf-8"))
-    wanted = {"reading": bench.suite.protocol.id, "kind": CASE, "peers": PANEL_FIXED}
+    wanted = {"reading": bench.suite.protocol.id, "kind": CENTRED, "peers": PANEL_FIXED}
     verdicts = [entry for entry in document["verdicts"] if wanted.items() <= entry.items()]
     figures = {"threshold": document["threshold"], "top_k": document["top_k"], "verdict": next(iter(verdicts), None)}
     tables = {name: pl.read_parquet(artifact.file(f"{name}.parquet")) for name in UNCERTAINTY_TABLES}

@@ -123,7 +123,12 @@ def make_bins(page: Page) -> pl.DataFrame:
 def uncertainty(page: Page) -> Analysis:
     """Intervals of ``HALF`` about every value; the leader is apart from every other in AUROC alone."""
     tables: dict[str, list[dict]] = {name: [] for name in SCHEMAS}
-    kinds = [("case", "panel-fixed"), ("case", "joint"), ("seed", "panel-fixed")]
+    kinds = [
+        ("case-centred", "panel-fixed"),
+        ("case-centred", "joint"),
+        ("seed", "panel-fixed"),
+        ("case", "panel-fixed"),
+    ]
     for kind, peers in kinds:
         for place, values in _values(page).items():
             key = {"reading": page.readings[0], "kind": kind}

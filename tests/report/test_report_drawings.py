@@ -48,7 +48,7 @@ def tables():
     intervals = pl.DataFrame(
         {
             "encoder": ["e00", "e00", "pixels"],
-            "kind": ["case", "seed", "case"],
+            "kind": ["case-centred", "seed", "case-centred"],
             "value": [0.5, 0.5, 0.1],
             "low": [0.3, None, 0.05],
             "high": [0.45, None, 0.2],

@@ -18,7 +18,7 @@ from crs_assets.science.analyses.cells import mean_over
 from crs_assets.science.analyses.external_validity import AUROC_PREDICTORS, CRS_PREDICTORS, transfer_auroc
 from crs_assets.science.analyses.invariance import COHORT, FROZEN
 from crs_assets.science.analyses.recalibration_summary import ALL_CASES, OVERALL, condition_groups
-from crs_assets.science.analyses.uncertainty import AGGREGATE, CASE, PANEL_FIXED
+from crs_assets.science.analyses.uncertainty import AGGREGATE, CENTRED, PANEL_FIXED
 from crs_assets.science.leaderboard import CONTROL, RANKED
 from crs_assets.science.protocol import CLEAN
 from crs_assets.science.splits import CALIBRATION
@@ -59,7 +59,7 @@ def of_uncertainty(bench: Bench) -> Mapping[str, Any]:
     scores = pl.read_parquet(artifact.file("intervals.parquet")).filter(
         shown & (pl.col("dataset") == AGGREGATE) & (pl.col("quantity") == "crs")
     )
-    ranks = pl.read_parquet(artifact.file("ranks.parquet")).filter(shown & (pl.col("kind") == CASE))
+    ranks = pl.read_parquet(artifact.file("ranks.parquet")).filter(shown & (pl.col("kind") == CENTRED))
     ranked, controls = (
         [name for name in board.filter(pl.col("section") == section)["encoder"] if name in scores["encoder"].to_list()]
         for section in (RANKED, CONTROL)

@@ -11,7 +11,7 @@ from crs_assets.assets.recording import Recorded
 from crs_assets.partitions import ENCODER, IMAGE_SET, TASK, Partitions
 from crs_assets.resources.artifact_store import ArtifactKey, Manifest
 from crs_assets.resources.bench import Bench
-from crs_assets.science.analyses.uncertainty import AGGREGATE, CASE, PANEL_FIXED
+from crs_assets.science.analyses.uncertainty import AGGREGATE, CENTRED, PANEL_FIXED
 from crs_assets.science.suite import Suite, parse_task
 from crs_assets.stages.analyses.axis_replicates import DEGENERATE_FILE, AxisReplicates
 from crs_assets.stages.analyses.uncertainty import Uncertainty
@@ -57,7 +57,7 @@ def describe_uncertainty(bench: Bench, outcome: Outcome) -> Metadata:
         pl.read_parquet(path)
         .filter(
             (pl.col("reading") == bench.suite.protocol.id)
-            & (pl.col("kind") == CASE)
+            & (pl.col("kind") == CENTRED)
             & (pl.col("dataset") == AGGREGATE)
             & (pl.col("quantity") == "crs")
         )
@@ -83,8 +83,8 @@ def _inseparable(_: Bench, __: ArtifactKey, manifest: Manifest) -> str | None:
 
 WINNER_SEPARABLE = Check(
     "winner_separable",
-    f"The leader's paired {CASE} interval ({PANEL_FIXED}) against every other ranked encoder excludes 0: only then is "
-    "there a winner.",
+    f"The leader's paired {CENTRED} interval ({PANEL_FIXED}) against every other ranked encoder excludes 0: only then "
+    "is there a winner.",
     _inseparable,
 )
 

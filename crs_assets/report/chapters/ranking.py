@@ -15,7 +15,7 @@ from crs_assets.report.numbers import NONE, change, decimals, interval, listed, 
 from crs_assets.report.picture import leaderboard_drawing
 from crs_assets.report.tables import Cell, Column, Section, Table, dataset_tables, headline_table
 from crs_assets.report.wording import agreement_statements, ranking_statements
-from crs_assets.science.analyses.uncertainty import AGGREGATE, CASE, COMPARED, JOINT, PANEL_FIXED, SEED
+from crs_assets.science.analyses.uncertainty import AGGREGATE, CASE, CENTRED, COMPARED, JOINT, PANEL_FIXED, SEED
 from crs_assets.science.leaderboard import CONTROL
 
 ENCODER = Column("Encoder", is_number=False)
@@ -54,8 +54,10 @@ def certainty(evidence: Evidence) -> Sequence[Block]:
     return [
         Text(
             f"Intervals hold {level} of the replicates. Over patients: test groups and seeds drawn anew, the same "
-            "draws for all encoders. Panel as published (primary): the panel stays what it is; joint: its members are "
-            "resampled with the encoder. Over seeds: the test set as it is."
+            "draws for all encoders. A resampled test set holds fewer distinct cases, so that calibration errors come "
+            "out too large; each axis's replicates are therefore centred on its published value. Panel as published "
+            "(primary): the panel stays what it is; joint: its members are resampled with the encoder. Over seeds: the "
+            "test set as it is."
         ),
         Figure(
             "scores-and-ranks",
@@ -64,7 +66,7 @@ def certainty(evidence: Evidence) -> Sequence[Block]:
             "probability of each rank. The same numbers stand in the tables below.",
             drawings.score_intervals(ranked, controls, rows, ranks),
         ),
-        *_beside(evidence, rows.filter(pl.col("kind") == CASE)),
+        *_beside(evidence, rows.filter(pl.col("kind") == CENTRED)),
         _interval_table(evidence),
         Folded("How probable is each rank?", (_rank_table(evidence, ranked, ranks),)),
         Folded("How is dominance distributed? It moves in steps.", (_dominance_table(evidence),)),
@@ -179,7 +181,7 @@ def _brackets(evidence: Evidence) -> Iterator[Block]:
     """What stands in brackets below a score, and whose score is not between them."""
     if evidence.has("uncertainty"):
         level = percent(evidence.page.protocol.statistics.interval)
-        outside = _outside(evidence, score_rows(evidence).filter(pl.col("kind") == CASE))
+        outside = _outside(evidence, score_rows(evidence).filter(pl.col("kind") == CENTRED))
         beside = f" It lies beside the score of {listed(outside)}: see the next chapter." if outside else ""
         text = f"In brackets: the {level} interval over patients and seeds, panel as published.{beside}"
         yield Text(text, is_note=True)
@@ -195,9 +197,9 @@ def _beside(evidence: Evidence, rows: pl.DataFrame) -> Iterator[Block]:
     """A word on scores that lie outside their own interval."""
     if outside := _outside(evidence, rows):
         yield Text(
-            f"The score lies beside its interval for {listed(outside)}. A resampled test set holds fewer distinct "
-            "cases, so resampled encoders look worse calibrated and lose dominance, which moves in steps. The interval "
-            "then tells how unsure the score is, not where it is."
+            f"The score lies beside its interval for {listed(outside)}. Dominance moves in steps: where an axis is "
+            "nearly tied with a panel member's, most resamples lose one. The interval then tells how unsure the score "
+            "is, not where it is."
         )
 
 
@@ -209,10 +211,11 @@ def _interval_table(evidence: Evidence) -> Table:
         Column("Over patients", "Interval over test groups and seeds, panel as published"),
         Column("Joint", "The same with the panel's members resampled too"),
         Column("Over seeds", "Interval over seeds, the test set as it is"),
-        Column("Bias", "Mean of the resampled scores minus the score: resampled cases look worse calibrated"),
+        Column("Over patients, not centred", "As the resamples fall, which makes calibration errors look larger"),
+        Column("Its bias", "Mean of the scores that are not centred minus the score"),
         Column(f"P(first {k})", f"Share of resamples with a rank among the first {k}; the tier's measure"),
     )
-    kinds = ((CASE, PANEL_FIXED), (CASE, JOINT), (SEED, PANEL_FIXED))
+    kinds = ((CENTRED, PANEL_FIXED), (CENTRED, JOINT), (SEED, PANEL_FIXED), (CASE, PANEL_FIXED))
     found = {
         (kind, peers): {
             row["encoder"]: row
@@ -231,7 +234,7 @@ def _interval_table(evidence: Evidence) -> Table:
                 word(name),
                 number(found[kinds[0]][name]["value"]),
                 *(_interval_cell(found[kind].get(name)) for kind in kinds),
-                Cell(change(found[kinds[0]][name]["bias"]), found[kinds[0]][name]["bias"]),
+                Cell(change(found[kinds[-1]][name]["bias"]), found[kinds[-1]][name]["bias"]),
                 Cell(percent(top[name]), top[name]) if name in top else Cell(NONE),
             )
             for name in names

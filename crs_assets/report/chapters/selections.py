@@ -8,13 +8,13 @@ from crs_assets.report.tables import Certainty
 from crs_assets.science.analyses.cells import mean_over
 from crs_assets.science.analyses.depth_sweep import cell_depths
 from crs_assets.science.analyses.recalibration_summary import ALL_CASES, OVERALL
-from crs_assets.science.analyses.uncertainty import AGGREGATE, CASE, PANEL_FIXED, SEED
+from crs_assets.science.analyses.uncertainty import AGGREGATE, CENTRED, PANEL_FIXED, SEED
 from crs_assets.science.protocol import AXES, CLEAN, TRANSFER
 from crs_assets.science.scoring import normalize
 from crs_assets.science.splits import CALIBRATION
 
 
-def headline(evidence: Evidence, table: str, *, kind: str = CASE, peers: str = PANEL_FIXED) -> pl.DataFrame:
+def headline(evidence: Evidence, table: str, *, kind: str = CENTRED, peers: str = PANEL_FIXED) -> pl.DataFrame:
     """Rows of an uncertainty table under the headline's reading; what no peer enters is told once."""
     rows = evidence.table("uncertainty", table)
     chosen = (pl.col("reading") == evidence.reading) & (pl.col("kind") == kind)
@@ -28,7 +28,7 @@ def headline_pairs(evidence: Evidence) -> pl.DataFrame:
 
 def score_rows(evidence: Evidence) -> pl.DataFrame:
     """CRS over the common data sets with its interval over patients and over seeds alone."""
-    kinds = [headline(evidence, "intervals", kind=kind) for kind in (CASE, SEED)]
+    kinds = [headline(evidence, "intervals", kind=kind) for kind in (CENTRED, SEED)]
     return pl.concat(kinds).filter((pl.col("dataset") == AGGREGATE) & (pl.col("quantity") == "crs"))
 
 

@@ -10,6 +10,7 @@ from crs_assets.report import canvas
 from crs_assets.report.canvas import Drawing
 from crs_assets.report.drawings.looks import heading, label, plain
 from crs_assets.report.numbers import decimals, rank_text
+from crs_assets.science.analyses.uncertainty import CENTRED, SEED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +28,7 @@ def score_intervals(
     Args:
         ranked: Encoders, best first.
         controls: Null controls, drawn below a line.
-        intervals: One row per encoder and kind (``case``, ``seed``): ``encoder``, ``kind``, ``value``, ``low``,
+        intervals: One row per encoder and kind (``case-centred``, ``seed``): ``encoder``, ``kind``, ``value``, ``low``,
             ``high``.
         ranks: ``encoder``, ``rank``, ``probability`` of the ranked ones.
     """
@@ -81,7 +82,7 @@ def bump(rows: Sequence[Mapping[str, Any]]) -> Drawing:
 
 def _interval(axes: "Axes", place: float, rows: pl.DataFrame, *, is_ranked: bool) -> None:
     by_kind = {row["kind"]: row for row in rows.iter_rows(named=True)}
-    case, seed = by_kind.get("case"), by_kind.get("seed")
+    case, seed = by_kind.get(CENTRED), by_kind.get(SEED)
     if case is None or case["value"] is None:
         axes.text(0.01, place, "no CRS over the common data sets", va="center", fontsize=9, color=canvas.SOFT)
         return

@@ -1,8 +1,17 @@
 """What resampled axes say about scores: intervals, rank probabilities, differences, the leading tier.
 
-Two kinds of replicates: ``seed`` (split seeds drawn with replacement, the test set as it is) and ``case`` (seeds drawn,
-and test groups drawn with them). Two readings of the panel: ``panel-fixed`` (its z as published) and ``joint`` (a
-peer's z under the same draw, where its predictions are stored).
+Three kinds of replicates: ``seed`` (split seeds drawn with replacement, the test set as it is), ``case`` (seeds drawn,
+and test groups drawn with them) and ``case-centred``. A resampled test set holds fewer distinct cases, which raises a
+calibration error for every predictor: the replicates of a small test set lie beside what is published, with the score
+among them. ``case-centred`` takes from the resamples how far an axis scatters and from the published value where it is:
+each axis's replicates are moved so that their mean is the published value, which removes the bootstrap's estimate of
+bias [1]_. It is the primary one.
+
+Two readings of the panel: ``panel-fixed`` (its z as published) and ``joint`` (a peer's z under the same draw, where its
+predictions are stored).
+
+References:
+    .. [1] Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 10.2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +27,12 @@ from crs_assets.science.scoring import normalize
 from crs_assets.science.statistics import clear_winner, leading_tier, rank_probabilities, top_k_probability
 from crs_assets.science.validation import BoolArray, FloatArray
 
-SEED, CASE = "seed", "case"
+SEED, CASE, CENTRED = "seed", "case", "case-centred"
+KINDS = (CENTRED, CASE, SEED)
 PANEL_FIXED, JOINT = "panel-fixed", "joint"
 AGGREGATE = "aggregate"
 
+CALIBRATION = AXES.index("calibration")
 RAW = ("auroc", "ece", "label_efficiency", "robustness")
 Z = tuple(f"z_{axis}" for axis in AXES)
 TERMS = ("dominance", "closeness", "worst_axis", "crs")
@@ -70,6 +81,19 @@ class Verdict:
     inseparable: tuple[str, ...]
     replicates: int
     n_undefined: int
+
+
+def centred(raw: FloatArray, published: FloatArray) -> FloatArray:
+    """Raw axes (R, 4) moved so that the mean of each over its known replicates is the published value (4,).
+
+    A calibration error that would be negative is 0.
+    """
+    known = ~np.isnan(raw)
+    count = known.sum(axis=0)
+    mean = np.where(known, raw, 0.0).sum(axis=0) / np.maximum(count, 1)
+    moved: FloatArray = raw - mean + published
+    moved[:, CALIBRATION] = np.maximum(moved[:, CALIBRATION], 0.0)
+    return moved
 
 
 def normalized(raw: FloatArray, reading: Protocol) -> FloatArray:

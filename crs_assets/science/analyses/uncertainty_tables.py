@@ -63,7 +63,7 @@ class Setting:
 
     Attributes:
         reading: Id of the protocol or of a further reading.
-        kind: ``seed`` or ``case``.
+        kind: ``seed``, ``case`` or ``case-centred``.
         peers: ``panel-fixed`` or ``joint``.
         cells: Data set -> encoder -> draws.
         ranked: Encoders with a rank.

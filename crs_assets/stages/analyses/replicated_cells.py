@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from crs_assets.resources.bench import Bench
-from crs_assets.science.analyses.uncertainty import normalized
+from crs_assets.science.analyses.uncertainty import CASE, CENTRED, centred, normalized
 from crs_assets.science.protocol import AXES, Protocol
 from crs_assets.science.validation import FloatArray
 from crs_assets.stages.analyses.axis_replicates import REPLICATES_FILE, AxisReplicates
@@ -39,8 +39,13 @@ class ReplicatedCells:
 
     def replicates(self, encoder: str, dataset: str, reading: Protocol, kind: str) -> pl.DataFrame:
         """Raw axes under each replicate, in order."""
-        table = self._table(encoder, dataset)
-        return table.filter((pl.col("reading") == reading.id) & (pl.col("kind") == kind)).sort("replicate")
+        stored = CASE if kind == CENTRED else kind
+        chosen = (pl.col("reading") == reading.id) & (pl.col("kind") == stored)
+        table = self._table(encoder, dataset).filter(chosen).sort("replicate")
+        if kind != CENTRED:
+            return table
+        raw = centred(table.select(AXES).to_numpy(), self.published(encoder, dataset, reading)[0])
+        return table.with_columns(pl.Series(axis, column) for axis, column in zip(AXES, raw.T, strict=True))
 
     def normalized_replicates(self, encoder: str, dataset: str, reading: Protocol, kind: str) -> FloatArray:
         """Normalised axes under each replicate (R, 4); NaN where not estimable."""

@@ -14,7 +14,7 @@ from crs_assets.science.analyses.dominance_margin import margin_dominance, score
 from crs_assets.science.analyses.penalty_choices import ALL_VALIDATION, PENALTY, choice_profiles
 from crs_assets.science.analyses.rescoring import Profiles, chosen, mean_scores
 from crs_assets.science.analyses.sensitivity import moved_anchors, scores_with_anchors
-from crs_assets.science.analyses.uncertainty import CASE, panel_peers
+from crs_assets.science.analyses.uncertainty import CENTRED, panel_peers
 from crs_assets.science.panel import PanelError
 from crs_assets.science.protocol import AXES, AxisType, Protocol
 from crs_assets.stages.analyses.penalty_axes import PenaltyAxes, read_penalty_axes
@@ -96,7 +96,7 @@ class _Variants:
 
     def _margin_share(self, cells: ReplicatedCells, encoder: str, dataset: str) -> float | None:
         mine, *peers = (
-            cells.normalized_replicates(name, dataset, self._reading, CASE)
+            cells.normalized_replicates(name, dataset, self._reading, CENTRED)
             for name in (encoder, *self._peers(cells, encoder, dataset))
         )
         return margin_dominance(mine, peers, level=self._reading.statistics.interval)

@@ -11,10 +11,10 @@ import polars as pl
 from crs_assets.resources.artifact_store import Staging, write_atomic
 from crs_assets.resources.bench import Bench
 from crs_assets.science.analyses.uncertainty import (
-    CASE,
+    CENTRED,
     JOINT,
+    KINDS,
     PANEL_FIXED,
-    SEED,
     Draws,
     panel_peers,
     quantities,
@@ -41,7 +41,7 @@ class Uncertainty(Stage):
     """How sure scores and ranks are: intervals over seeds and patients, P(rank), paired differences, leading tier."""
 
     name = "uncertainty"
-    code_version = "1"
+    code_version = "2"
     libraries = ("numpy", "polars")
 
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:  # noqa: ARG002  (one partition in every suite)
@@ -103,7 +103,7 @@ def _settings(bench: Bench) -> Iterator[Setting]:
         raise RefusedError("the suite has no reference panel yet; freeze one with `crs panel freeze`.")
     scored = [name for name in bench.suite.encoders if Crs().version(bench, name)]
     cells, board = ReplicatedCells(bench, scored), make_board(bench, [])
-    for reading, kind, peers in product(bench.suite.readings, (CASE, SEED), (PANEL_FIXED, JOINT)):
+    for reading, kind, peers in product(bench.suite.readings, KINDS, (PANEL_FIXED, JOINT)):
         ranked = board.rows.filter((pl.col("reading") == reading.id) & (pl.col("section") == RANKED))
         yield Setting(
             reading=reading.id,
@@ -180,5 +180,5 @@ def _gathered(bench: Bench, file: str) -> pl.DataFrame:
 
 
 def _is_primary(bench: Bench, entry: Mapping[str, Any]) -> bool:
-    expected = (bench.suite.protocol.id, CASE, PANEL_FIXED)
+    expected = (bench.suite.protocol.id, CENTRED, PANEL_FIXED)
     return (entry["reading"], entry["kind"], entry["peers"]) == expected

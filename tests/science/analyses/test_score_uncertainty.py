@@ -7,6 +7,7 @@ from crs_assets.science.analyses.uncertainty import (
     QUANTITIES,
     Draws,
     aggregate,
+    centred,
     difference_rows,
     dominance_rows,
     interval_rows,
@@ -177,3 +178,13 @@ def test_tables_hold_each_setting_once(peers):
     compared = tables["differences"].filter(tables["differences"]["quantity"] == "crs")
     assert compared.height == 5
     assert set(found.top) == {"a", "b"}
+
+
+def test_centred_replicates_keep_their_scatter_and_get_the_published_mean():
+    raw = np.array([[0.8, 0.3, 0.9, 0.1], [0.9, 0.5, np.nan, 0.3], [0.7, 0.4, 0.7, 0.2]])
+    found = centred(raw, np.array([0.85, 0.05, 0.6, -0.1]))
+    np.testing.assert_allclose(found[:, 0], [0.85, 0.95, 0.75])
+    # 0.3 - 0.4 + 0.05 would be negative, which no calibration error is.
+    np.testing.assert_allclose(found[:, 1], [0.0, 0.15, 0.05])
+    np.testing.assert_allclose(found[:, 2], [0.7, np.nan, 0.5])
+    np.testing.assert_allclose(found[:, 3], [-0.2, 0.0, -0.1], atol=1e-15)

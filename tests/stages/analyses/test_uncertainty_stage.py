@@ -91,6 +91,18 @@ def test_intervals_are_those_of_the_replicates_and_their_values_the_published_on
     assert intervals.filter(pl.col("low") > pl.col("high")).is_empty()
 
 
+def test_centred_axes_scatter_as_the_resampled_ones_about_what_is_published(uncertain):
+    intervals = table(uncertain, "intervals").filter(
+        (pl.col("encoder") == "vit-a") & (pl.col("dataset") == CHEST) & (pl.col("reading") == "tiny-v1")
+    )
+    raw = replicates(uncertain, "vit-a", CHEST, "case")["discrimination"].to_numpy()
+    rows = intervals.filter((pl.col("kind") == "case-centred") & (pl.col("quantity") == "auroc"))
+    (row,) = rows.iter_rows(named=True)
+    assert row["bias"] == pytest.approx(0, abs=1e-12)
+    expected = np.quantile(raw, (0.025, 0.975)) - np.mean(raw) + row["value"]
+    assert (row["low"], row["high"]) == pytest.approx(tuple(expected), abs=1e-12)
+
+
 def test_the_joint_score_follows_the_peers_draws(uncertain):
     """CRS of one replicate by hand: the three terms from z, the peers under the same draw or as published."""
     protocol, panel = uncertain.suite.protocol, active_panel(uncertain)
@@ -129,15 +141,15 @@ def test_ranks_differences_and_tier_agree(uncertain):
         np.testing.assert_allclose(matrix.sum(axis=0), 1, atol=1e-12)
         np.testing.assert_allclose(matrix.sum(axis=1), 1, atol=1e-12)
     document = json.loads(uncertain.store.open(uncertain.key("uncertainty")).file("leading_tier.json").read_text())
-    assert len(document["verdicts"]) == 8
+    assert len(document["verdicts"]) == 12
     (primary,) = [
         entry
         for entry in document["verdicts"]
-        if (entry["reading"], entry["kind"], entry["peers"]) == ("tiny-v1", "case", "panel-fixed")
+        if (entry["reading"], entry["kind"], entry["peers"]) == ("tiny-v1", "case-centred", "panel-fixed")
     ]
     assert (document["tier"], document["winner"], document["threshold"]) == (primary["tier"], primary["winner"], 0.95)
     differences = table(uncertain, "differences").filter(
-        (pl.col("reading") == "tiny-v1") & (pl.col("kind") == "case") & (pl.col("dataset") == "aggregate")
+        (pl.col("reading") == "tiny-v1") & (pl.col("kind") == "case-centred") & (pl.col("dataset") == "aggregate")
         & (pl.col("quantity") == "crs") & (pl.col("peers") == "panel-fixed")
     )  # fmt: skip
     beaten = [
