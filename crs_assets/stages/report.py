@@ -22,7 +22,7 @@ class Report(Stage):
     """One self-contained page: findings in words, then a chapter per analysis that there is; its figures as files."""
 
     name = "report"
-    code_version = "1"
+    code_version = "2"
     libraries = ("jinja2", "matplotlib", "numpy", "polars", "scipy")
     keeps_old_versions = False
 

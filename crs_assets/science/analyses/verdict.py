@@ -51,8 +51,9 @@ def _held_out(rows: pl.DataFrame) -> str:
         return f"No data set could be held out: {rows['reason'][0]}."
     crs, auroc = (told.filter(pl.col("predictor") == name) for name in HELD_OUT_PREDICTORS)
     return (
-        f"With each of {crs.height} data sets held out, the mean CRS of the others names the winner by AUROC of "
-        f"{crs['winner_recovered'].sum()}, their mean AUROC of {auroc['winner_recovered'].sum()} "
+        f"With each of {crs.height} data sets held out in turn, the winner there by AUROC was named by the mean CRS of "
+        f"the others in {crs['winner_recovered'].sum()} of {crs.height}, by their mean AUROC in "
+        f"{auroc['winner_recovered'].sum()} of {auroc.height} "
         f"(Spearman {_list(crs)} against {_list(auroc)})."
     )
 

@@ -25,7 +25,7 @@ class ExternalValidity(SuiteAnalysis):
     """Whether CRS or AUROC tells how encoders fare at a transfer target or a data set held out; CRS is no predictor."""
 
     name = "external_validity"
-    code_version = "1"
+    code_version = "2"
     reads = ("scores", "profiles", "runs", "panel")
 
     def settings(self, bench: Bench) -> dict[str, Any]:
