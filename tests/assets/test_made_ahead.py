@@ -1,6 +1,7 @@
 """Partitions made in other processes: the same bytes, the same events, errors told as if they were the step's own."""
 
 import pickle
+import time
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing import active_children
@@ -101,6 +102,9 @@ def test_work_that_nobody_will_ask_for_is_ended(finished) -> None:
     def interrupted() -> None:
         with ahead(finished, "a", "wait 1", "wait 2") as begun:
             begun["a"].result()
+            # Work that has not begun is dropped without a word, and its processes are kept.
+            while not begun["wait 1"].running():
+                time.sleep(0.01)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

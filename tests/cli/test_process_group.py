@@ -61,6 +61,11 @@ def folder(tmp_path):
             os.kill(pid, signal.SIGKILL)
 
 
+def heed_hangups():
+    """Under nohup the tests themselves would hand their deafness on."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(folder):
     """Start the driver of a command of that nature, and come back when three processes are there."""
@@ -69,7 +74,7 @@ def start(folder):
     def begin(nature, *, grace=60, last=60, before=()):
         driver = [sys.executable, "-c", DRIVER, str(grace), str(last)]
         command = [sys.executable, "-c", COMMAND, nature, str(folder)]
-        processes.append(subprocess.Popen([*before, *driver, *command]))
+        processes.append(subprocess.Popen([*before, *driver, *command], preexec_fn=heed_hangups))
         wait_for(lambda: len(announced(folder)) == 3)
         return processes[-1]
 

@@ -180,8 +180,8 @@ def test_the_verdict_says_the_numbers_and_that_crs_is_no_predictor():
     assert "which holds 0." in said
     assert "(n = 4)" in said
     # Skin's winner is b, whom CRS on chest names; chest's is a, whom CRS on skin (c first) does not; AUROC names none.
-    assert "With each of 2 data sets held out in turn, the winner there by AUROC was named by the mean CRS of the " in said
-    assert "others in 1 of 2, by their mean AUROC in 0 of 2 " in said
+    assert "With each of 2 data sets held out in turn, the winner there by AUROC was named by the mean CRS of " in said
+    assert "the others in 1 of 2, by their mean AUROC in 0 of 2 " in said
     assert said.endswith(CLOSING)
     assert "0.529" in said
     assert "0.864" in said
