@@ -133,7 +133,11 @@ class Objective:
     def logits(self, parameters: Tensor) -> Tensor:
         """Logits (n, B, K) float64."""
         folded = self.design.fold(parameters)
-        return torch.cat([_times(block, folded) for _, block in self.design.blocks(torch.float64)])
+        # Filled in place: put together from blocks they would be held twice.
+        found = folded.new_empty(self.design.rows, *folded.shape[1:])
+        for rows, block in self.design.blocks(torch.float64):
+            found[rows] = _times(block, folded)
+        return found
 
     def value_at(self, logits: Tensor, parameters: Tensor, problems: Problems, targets: Tensor) -> Tensor:
         """(B,) float64 objective from logits (n, B, K) and targets that are already known."""
