@@ -19,7 +19,7 @@ from torch import Tensor  # noqa: TID253
 
 from crs_assets.science.probes.lbfgs import Progress
 from crs_assets.science.probes.losses import Problems
-from crs_assets.science.probes.objective import Evaluation, Objective, Sums, inner
+from crs_assets.science.probes.objective import Evaluation, Objective, inner
 from crs_assets.science.probes.preconditioning import (
     DiagonalPreconditioner,
     FactoredPreconditioner,
@@ -266,30 +266,24 @@ class Settled(NamedTuple):
 def settle_intercepts(objective: Objective, problems: Problems, parameters: Tensor) -> Settled:
     """Make intercepts best for their weights, to rounding, by Newton steps on the logits; evaluate there in float64.
 
-    The rows are passed over twice: for the logits, and for the gradient. A step that would raise a problem's value is
-    not taken.
+    The rows are passed over twice: for the logits, and for the gradient. A step that raises a problem's value is taken
+    back.
     """
     settled, logits = parameters.clone(), objective.logits(parameters)
     sums = objective.sums(logits, settled, problems)
     for _ in range(_INTERCEPT_STEPS):
         shift = objective.loss.intercept_step(sums.slope, sums.block)
-        is_last = bool(shift.abs().max() <= _SHORT)
-        if is_last:
-            # The parabola through so short a step is exact to rounding: no need to look again.
-            sums = sums._replace(value=sums.value - (sums.slope * shift).sum(1) / 2)
-        else:
-            trial = objective.sums(logits - shift, settled, problems)
-            better = trial.value <= sums.value
-            shift = torch.where(better[:, None], shift, 0)
-            sums = Sums(
-                *(
-                    torch.where(better.view(-1, *[1] * (new.ndim - 1)), new, old)
-                    for new, old in zip(trial, sums, strict=True)
-                )
-            )
         settled[-1] -= shift
         logits -= shift
-        if is_last:
+        if bool(shift.abs().max() <= _SHORT):
+            # The parabola through so short a step is exact to rounding: no need to look again.
+            sums = sums._replace(value=sums.value - (sums.slope * shift).sum(1) / 2)
             break
+        seen = objective.sums(logits, settled, problems)
+        has_risen = seen.value > sums.value
+        taken_back = torch.where(has_risen[:, None], shift, 0)
+        settled[-1] += taken_back
+        logits += taken_back
+        sums = sums.where(has_risen, seen)
     gradient = objective.gradient_at(logits, settled, problems)
     return Settled(settled, Evaluation(sums.value, gradient, sums.block.diagonal(dim1=1, dim2=2).sum(1), None))

@@ -52,6 +52,14 @@ class Sums(NamedTuple):
     slope: Tensor
     block: Tensor
 
+    def where(self, which: Tensor, other: "Sums") -> "Sums":
+        """These for the problems of a mask (B,), the other's for the rest."""
+        return Sums(
+            torch.where(which, self.value, other.value),
+            torch.where(which[:, None], self.slope, other.slope),
+            torch.where(which[:, None, None], self.block, other.block),
+        )
+
 
 @dataclass(frozen=True)
 class Objective:
