@@ -99,7 +99,7 @@ def _probe_set(shape: str, found: Figures, figures: Figures) -> Line:
     beside = [
         f"{found['fits']} fits, {seconds[0]} against {seconds[1]}",
         f"furthest above the optimum {excess[0]} against {excess[1]}",
-        f"extra memory {found['batched_extra_memory_share']:.2g} of the features",
+        f"extra memory {found['batched_extra_memory_share']:.2g} times the features' own",
         *(f"{spread(found[f'ratio_to_{key}'])} to {name}" for key, name in PEERS.items() if f"ratio_to_{key}" in found),
     ]
     against = f"against scikit-learn (tol {figures['sklearn_tolerance']:g})"
@@ -117,7 +117,7 @@ def _images(figures: Figures) -> list[Line]:
         Line(
             f"{found['conditions']} degradations of a {found['side']} px image from one decode against a pipeline each",
             spread(found["ratio"]),
-            f"{_number(found['shared_variants_per_second'])} images/s on one thread",
+            f"{_number(found['shared_variants_per_second'])} degraded images/s on one thread",
         )
         for found in figures["sets"]
     ]
@@ -138,11 +138,12 @@ def _extracted(found: Figures, figures: Figures) -> list[Line]:
     what = f"{found['encoder']} on {figures['device']}, batch {figures['batch_size']}"
     batches = ", ".join(f"{size}: {_number(rate)}" for size, rate in found["per_second_by_batch"].items())
     cosine = f"smallest cosine {found['bfloat16_smallest_cosine']:.5f}"
-    close = f"bfloat16 {_number(found['bfloat16_speedup'])}x as fast, {cosine}"
+    close = f"bfloat16 at {_number(found['bfloat16_speedup'])} of its speed, {cosine}"
+    prepared, from_jpeg = (spread(found[f"{side}_of_bare"], "") for side in ("prepared", "from_jpeg"))
     return [
-        Line(f"{what}: prepared images to features, of the bare forward rate", spread(found["prepared_of_bare"]),
+        Line(f"{what}: prepared images to features, share of the bare forward rate", prepared,
              f"{spread(found['prepared_per_second'], ' images/s')}; {close}"),
-        Line(f"{what}: JPEG files to features, of the bare forward rate", spread(found["from_jpeg_of_bare"]),
+        Line(f"{what}: JPEG files to features, share of the bare forward rate", from_jpeg,
              f"images/s of one thread by batch: {batches}"),
     ]  # fmt: skip
 
@@ -172,7 +173,10 @@ def _end_to_end(figures: Figures) -> list[Line]:
     what = f"{figures['encoder']} on {figures['dataset']} under {figures['protocol']}"
     parts = {"images_to_features": "images to features", "features_to_metrics": "features to metrics"}
     apart, optimum = figures["largest_auroc_difference"], figures["largest_auroc_difference_at_the_optimum"]
-    beside = f"largest difference of AUROC over {figures['runs']} runs {apart:.1g}, at the optimum {optimum:.1g}"
+    beside = (
+        f"largest difference of AUROC over {figures['runs']} runs {apart:.1g}, which is scikit-learn's stopping "
+        f"tolerance: brought to the optimum, {optimum:.1g}"
+    )
     return [
         Line(f"{what}, against a plain timm and scikit-learn script", spread(figures["ratio"]), beside),
         *(Line(f"{what}: {name}", spread(figures[f"ratio_{part}"]), "") for part, name in parts.items()),

@@ -120,6 +120,9 @@ def _table(cost: Cost) -> Table:
 
 def _notes(cost: Cost) -> Iterator[str]:
     machine, total = cost.machine, cost.total()
+    if not cost.rows:
+        yield f"Nothing to add up: the number of images is unknown (see above) of {', '.join(cost.unknown)}."
+        return
     yield (
         f"About {_figure(total['encode_hours'] + total['probe_hours'])} h. This is an extrapolation, not a measurement "
         f"of the suite, from {_rates(cost.rates)}, measured on {machine.name} just now."

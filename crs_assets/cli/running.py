@@ -74,7 +74,7 @@ def run_report(suite: str) -> bool:
     console = Console(stderr=True)
     began = time.perf_counter()
     summary = _run(bench, suite, console, lambda runner: runner.analyse())
-    _outcome(console, summary, time.perf_counter() - began)
+    _outcome(console, summary, time.perf_counter() - began, bench.suite.protocol.id)
     if summary.waiting:
         _say(console, f"The benchmark comes first: crs run --suite {suite}.", "yellow")
     if bench.store.peek(bench.key(Report.name)):
@@ -113,14 +113,14 @@ def _check_selection(bench: Bench, encoders: tuple[str, ...] | None, datasets: t
 def _summarise(console: Console, bench: Bench, summary: RunSummary, seconds: float) -> None:
     if summary.panel:
         _say(console, f"Reference panel frozen: {summary.panel}")
-    _outcome(console, summary, seconds)
+    _outcome(console, summary, seconds, bench.suite.protocol.id)
     if not summary.failed and not bench.store.peek(bench.key("reference_panel")):
         _say(
             console, f"No reference panel, so no score yet: crs panel freeze --suite {bench.suite.id}, then run again."
         )
 
 
-def _outcome(console: Console, summary: RunSummary, seconds: float) -> None:
+def _outcome(console: Console, summary: RunSummary, seconds: float, protocol: str) -> None:
     if summary.recomputed:
         _say(console, f"Recomputed in {seconds:.0f} s: {_listed(summary.recomputed)}.")
     if summary.recorded:
@@ -130,7 +130,7 @@ def _outcome(console: Console, summary: RunSummary, seconds: float) -> None:
     if summary.waiting:
         _say(console, f"Waiting for what comes before: {_listed(summary.waiting)}.", "yellow")
     for name in summary.unscorable:
-        _say(console, f"{name}: {UNSCORABLE}", "yellow")
+        _say(console, f"{name}: {UNSCORABLE} crs dataset check {name} --protocol {protocol}", "yellow")
     for reason in summary.skipped.values():
         _say(console, f"skipped: {reason}", "yellow")
     for failure in summary.failed:
