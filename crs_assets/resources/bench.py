@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import dagster as dg
 from pydantic import Field, ValidationError
@@ -17,6 +17,9 @@ from crs_assets.resources.weights import Weights, WeightStore
 from crs_assets.science.encoders import FrozenEncoder, RunMode, load_encoder
 from crs_assets.science.suite import Suite
 from crs_assets.science.toml_models import CatalogError
+from crs_assets.science.toml_problems import problems
+
+Resource = TypeVar("Resource", bound=dg.ConfigurableResource)  # type: ignore[type-arg]
 
 
 class ArtifactStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -124,21 +127,29 @@ def default_resources(suite: str | Path, home: Home | None = None) -> dict[str, 
     home = home or Home(home_path())
     _check_config(home)
     config = home.config
-    try:
-        store = ArtifactStoreResource(root=str(home.artifacts), **config.get("store", {}))
-        compute = ComputeDevice(**config.get("compute", {}))
-        roots = DataRoots(default=str(home.data), configured=config.get("data_roots", {}))
-        weights = WeightStore(
-            **{"mirror": str(home.mirror), **config.get("weights", {})},
-            cache=str(home.path / "cache" / "weight-hashes.json"),
-        )
-    except ValidationError as error:
-        found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise CatalogError(f"{home.path / 'config.toml'}: {found}.") from error
+    store = _made(home, "store", ArtifactStoreResource, root=str(home.artifacts), **config.get("store", {}))
+    compute = _made(home, "compute", ComputeDevice, **config.get("compute", {}))
+    roots = _made(home, "data_roots", DataRoots, default=str(home.data), configured=config.get("data_roots", {}))
+    weights = _made(
+        home,
+        "weights",
+        WeightStore,
+        **{"mirror": str(home.mirror), **config.get("weights", {})},
+        cache=str(home.path / "cache" / "weight-hashes.json"),
+    )
     bench = BenchResource(
         suite=str(suite), home=str(home.path), store=store, compute=compute, roots=roots, weights=weights
     )
     return {"store": store, "compute": compute, "roots": roots, "weights": weights, "bench": bench}
+
+
+def _made(home: Home, table: str, model: type[Resource], **settings: Any) -> Resource:
+    """A resource from its settings; those of a table of ``config.toml`` are named where they are refused."""
+    try:
+        return model(**settings)
+    except ValidationError as error:
+        found = problems(error, model, settings, (table,))
+        raise CatalogError("\n".join([f"{home.path / 'config.toml'}: {len(found)} problem(s):", *found])) from error
 
 
 def _check_config(home: Home) -> None:
@@ -149,12 +160,12 @@ def _check_config(home: Home) -> None:
         "weights": set(WeightStore.model_fields) - {"cache"},
         "data_roots": None,
     }
-    problems = []
+    wrong = []
     for table, keys in tables.items():
         given = home.config.get(table, {})
         if not isinstance(given, dict):
-            problems.append(f"  {table}: expected a table [{table}].")
+            wrong.append(f"  {table}: expected a table [{table}].")
         elif keys is not None and (unknown := set(given) - keys):
-            problems.append(f"  [{table}]: unknown {', '.join(sorted(unknown))}; it takes {', '.join(sorted(keys))}.")
-    if problems:
-        raise CatalogError("\n".join([f"{home.path / 'config.toml'}: {len(problems)} problem(s):", *problems]))
+            wrong.append(f"  [{table}]: unknown {', '.join(sorted(unknown))}; it takes {', '.join(sorted(keys))}.")
+    if wrong:
+        raise CatalogError("\n".join([f"{home.path / 'config.toml'}: {len(wrong)} problem(s):", *wrong]))
