@@ -149,6 +149,7 @@ def test_json_and_csv_exclude_each_other(crs, tmp_path):
     [
         ("\ndim = 32", "\ndim = 17", "tap.dim is 17, the network gives 32"),
         ('arch = "', 'arch = "no_', "give no network"),
+        ("\ntitle = ", "\nparameters = 7\ntitle = ", "parameters is 7, the network's"),
     ],
 )
 def test_an_entry_that_its_network_contradicts_is_refused_and_may_be_corrected(

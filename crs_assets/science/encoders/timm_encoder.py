@@ -38,9 +38,14 @@ def load_timm_encoder(spec: EncoderSpec, mirror: Path | None, device: str, *, fo
 
 
 def weightless_encoder(spec: EncoderSpec) -> "TimmEncoder":
-    """The network on PyTorch's meta device: shapes and operations without a byte of weights, for counting."""
+    """The network on PyTorch's meta device: shapes and operations without a byte of weights, for counting.
+
+    Raises:
+        ValueError: If the network is not what the catalogue says.
+    """
     with torch.device("meta"):
         model = _create(spec)
+    _check_facts(model, spec)
     return TimmEncoder(spec, model, device="meta")
 
 
