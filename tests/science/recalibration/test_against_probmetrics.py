@@ -10,9 +10,10 @@ from scipy.special import expit, log_softmax, softmax
 
 from crs_assets.science.recalibration import fit_dirichlet, fit_isotonic, fit_temperature, fit_vector
 
-pytest.importorskip("torchmin")
-calibrators = pytest.importorskip("probmetrics.calibrators")
-distributions = pytest.importorskip("probmetrics.distributions")
+ABSENT = "probmetrics or pytorch-minimize is not installed; pip install -e '.[reference]'"
+pytest.importorskip("torchmin", reason=ABSENT)
+calibrators = pytest.importorskip("probmetrics.calibrators", reason=ABSENT)
+distributions = pytest.importorskip("probmetrics.distributions", reason=ABSENT)
 
 
 @pytest.fixture(scope="module")
