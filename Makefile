@@ -50,7 +50,7 @@ lock: env
 pictures: env
 	$(BIN)/python tools/pictures.py
 
-# Hours on two cores; `python tools/benchmarks.py NAME` runs one.
+# An hour on two cores; `python tools/benchmarks.py NAME` runs one.
 benchmarks: env
 	$(BIN)/python tools/benchmarks.py
 

@@ -1,6 +1,6 @@
 """Run the benchmarks of ``docs/performance.md`` and fill it: ``python tools/benchmarks.py [NAME ...] [--list]``.
 
-Each writes its figures to ``docs/measured/NAME.json``. All together take hours on two cores, most of them for
+Each writes its figures to ``docs/measured/NAME.json``. All together take an hour on two cores, most of them for
 scikit-learn's side; run them on a machine that does nothing else.
 """
 

@@ -63,6 +63,6 @@ def _check_network(spec: EncoderSpec) -> None:
         counts = count_network(spec)
     # Whatever timm or a layer objects to, the entry describes no network that can run.
     except Exception as error:
-        raise CatalogError(f"{spec.id}: its [architecture] and [tap] give no network: {error}") from error
+        raise CatalogError(f"{spec.id}: its [architecture] and [tap] give no network, or another: {error}") from error
     if counts.dim != spec.tap.dim:
         raise CatalogError(f"{spec.id}: tap.dim is {spec.tap.dim}, the network gives {counts.dim}; correct the entry.")

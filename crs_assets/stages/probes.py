@@ -74,11 +74,9 @@ class ProbePredictions(ProbeStage):
         """Features, splits, labels, and the probe part of the protocol."""
         encoder, task = parts
         dataset, _ = parse_task(task)
-        protocol, target = bench.suite.protocol, bench.suite.target_of(dataset)
+        protocol = bench.suite.protocol
         return all_there(
-            features=Features().version(bench, encoder, dataset),
-            degraded_features=DegradedFeatures().version(bench, encoder, dataset),
-            target_features=Features().version(bench, encoder, target) if target else "",
+            **embeddings(bench, encoder, dataset),
             splits=split_assignment(bench, task),
             fractions=list(protocol.data.fractions),
             labels=list(fitted_labels(bench.suite.datasets[dataset]).classes),
@@ -124,17 +122,14 @@ class RunMetrics(ProbeStage):
         """Predictions, labels, and the metric part of the protocol."""
         encoder, task = parts
         dataset, _ = parse_task(task)
-        protocol, target = bench.suite.protocol, bench.suite.target_of(dataset)
+        protocol = bench.suite.protocol
         return all_there(
             predictions=ProbePredictions().version(bench, encoder, task),
             weights=EncoderWeights().version(bench, encoder),
-            index=DatasetIndex().version(bench, dataset),
-            target_index=DatasetIndex().version(bench, target) if target else "",
+            **scored_on(bench, dataset),
             splits=Splits().version(bench, task),
             protocol_id=protocol.id,
             protocol=protocol_part(protocol, "metrics"),
-            eligibility=protocol.data.eligibility.model_dump(mode="json") if target else {},
-            transfer=mapped_labels(bench.suite.datasets[dataset], bench.suite.targets[target]) if target else {},
             salt=protocol.salt,
         )
 
@@ -244,6 +239,27 @@ def read_clean_predictions(bench: Bench, encoder: str, task: str) -> pl.DataFram
 def all_there(**inputs: Any) -> dict[str, Any] | None:
     """The inputs, or None while one of them is missing."""
     return None if any(value is None for value in inputs.values()) else inputs
+
+
+def embeddings(bench: Bench, encoder: str, dataset: str) -> dict[str, Any]:
+    """Versions of all features that the probes of a data set look at, those of its transfer target too."""
+    target = bench.suite.target_of(dataset)
+    return {
+        "features": Features().version(bench, encoder, dataset),
+        "degraded_features": DegradedFeatures().version(bench, encoder, dataset),
+        "target_features": Features().version(bench, encoder, target) if target else "",
+    }
+
+
+def scored_on(bench: Bench, dataset: str) -> dict[str, Any]:
+    """What decides the labels that runs are scored on, at the source and at its transfer target."""
+    suite, target = bench.suite, bench.suite.target_of(dataset)
+    return {
+        "index": DatasetIndex().version(bench, dataset),
+        "target_index": DatasetIndex().version(bench, target) if target else "",
+        "eligibility": suite.protocol.data.eligibility.model_dump(mode="json") if target else {},
+        "transfer": mapped_labels(suite.datasets[dataset], suite.targets[target]) if target else {},
+    }
 
 
 def open_task(bench: Bench, dataset: str, seed: int, features: NDArray[np.float32]) -> ProbeTask:

@@ -13,18 +13,20 @@ from crs_assets.science.probing import ProbeTask, prediction_frame
 from crs_assets.science.protocol import CLEAN, protocol_part
 from crs_assets.science.splits import TEST
 from crs_assets.science.suite import parse_task
-from crs_assets.science.transfer import fitted_labels, mapped_labels
-from crs_assets.stages.data import DatasetIndex, Splits
-from crs_assets.stages.encoders import DegradedFeatures, EncoderWeights, Features, read_features
+from crs_assets.science.transfer import fitted_labels
+from crs_assets.stages.data import Splits
+from crs_assets.stages.encoders import EncoderWeights, read_features
 from crs_assets.stages.probes import (
     FITS_FILE,
     RUNS_FILE,
     ProbeStage,
     all_there,
+    embeddings,
     finite,
     open_task,
     prediction_inputs,
     run_constants,
+    scored_on,
 )
 from crs_assets.stages.progress import Progress, report
 from crs_assets.stages.run_scorer import TARGET, RunScorer
@@ -46,14 +48,11 @@ class ControlProbes(ProbeStage):
         """Features, splits, labels, and the parts of the protocol that fit and score."""
         encoder, task = parts
         dataset, _ = parse_task(task)
-        protocol, source, target = bench.suite.protocol, bench.suite.datasets[dataset], bench.suite.target_of(dataset)
+        protocol, source = bench.suite.protocol, bench.suite.datasets[dataset]
         return all_there(
-            features=Features().version(bench, encoder, dataset),
-            degraded_features=DegradedFeatures().version(bench, encoder, dataset),
-            target_features=Features().version(bench, encoder, target) if target else "",
+            **embeddings(bench, encoder, dataset),
+            **scored_on(bench, dataset),
             weights=EncoderWeights().version(bench, encoder),
-            index=DatasetIndex().version(bench, dataset),
-            target_index=DatasetIndex().version(bench, target) if target else "",
             splits=Splits().version(bench, task),
             fractions=list(protocol.data.fractions),
             labels=list(fitted_labels(source).classes),
@@ -61,8 +60,6 @@ class ControlProbes(ProbeStage):
             protocol=protocol_part(protocol, "probe", "metrics"),
             control_probes=protocol.analyses.control_probes.model_dump(mode="json"),
             uncertain_labels=protocol.data.uncertain_labels,
-            eligibility=protocol.data.eligibility.model_dump(mode="json") if target else {},
-            transfer=mapped_labels(source, bench.suite.targets[target]) if target else {},
             salt=protocol.salt,
             device=bench.compute.kind,
         )

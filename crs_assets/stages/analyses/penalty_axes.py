@@ -22,17 +22,18 @@ from crs_assets.science.probes import LinearPath
 from crs_assets.science.protocol import CLEAN, TRANSFER, Protocol, protocol_part
 from crs_assets.science.splits import TEST
 from crs_assets.science.suite import parse_task
-from crs_assets.science.transfer import mapped_labels
 from crs_assets.science.validation import FloatArray
-from crs_assets.stages.data import DatasetIndex, Splits, read_fractions
-from crs_assets.stages.encoders import DegradedFeatures, Features, read_features
+from crs_assets.stages.data import Splits, read_fractions
+from crs_assets.stages.encoders import read_features
 from crs_assets.stages.probes import (
     ProbePredictions,
     ProbeStage,
     all_there,
+    embeddings,
     open_task,
     prediction_inputs,
     read_path,
+    scored_on,
 )
 from crs_assets.stages.run_scorer import TARGET, RunScorer
 from crs_assets.stages.stage import Built
@@ -61,22 +62,17 @@ class PenaltyAxes(ProbeStage):
         """The penalty path, features, splits, labels, and how axes are read."""
         encoder, task = parts
         dataset, _ = parse_task(task)
-        protocol, source, target = bench.suite.protocol, bench.suite.datasets[dataset], bench.suite.target_of(dataset)
+        protocol = bench.suite.protocol
         return all_there(
             path=ProbePredictions().version(bench, encoder, task),
-            features=Features().version(bench, encoder, dataset),
-            degraded_features=DegradedFeatures().version(bench, encoder, dataset),
-            target_features=Features().version(bench, encoder, target) if target else "",
-            index=DatasetIndex().version(bench, dataset),
-            target_index=DatasetIndex().version(bench, target) if target else "",
+            **embeddings(bench, encoder, dataset),
+            **scored_on(bench, dataset),
             splits=Splits().version(bench, task),
             fractions=list(protocol.data.fractions),
             protocol=protocol_part(protocol, "probe", "perturbations"),
             ece_bins=protocol.metrics.ece_bins,
             readings={r.id: [r.axes.form, r.metrics.skill_min_auroc] for r in bench.suite.readings},
             uncertain_labels=protocol.data.uncertain_labels,
-            eligibility=protocol.data.eligibility.model_dump(mode="json") if target else {},
-            transfer=mapped_labels(source, bench.suite.targets[target]) if target else {},
         )
 
     def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
