@@ -1,6 +1,7 @@
 """How an encoder runs on this device: settled by trial on images that it will meet, remembered, and checked."""
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_assets.resources.bench import Bench
+from crs_assets.resources.compute import single_threaded
 from crs_assets.science.encoders import PrecisionError, smallest_cosine, tune
 from crs_assets.science.encoders.tuning import LEAST_COSINE
 from crs_assets.science.extraction import Encoder, load_row
@@ -31,12 +33,15 @@ def settle(bench: Bench, encoder: str, load: Load, rows: int) -> None:
         EncoderMemoryError: If not even the smallest batch fits.
     """
     compute = bench.compute
-    mode = tune(
-        bench.load_encoder(encoder),
-        _some(load, rows),
-        batch_sizes=compute.trial_batches,
-        may_mix=compute.precision == "auto",
-    )
+    images = _some(load, rows)
+    # On a CPU each batch of a run is encoded by one thread, and what pays for many need not pay for one.
+    with single_threaded(torch=True) if compute.kind == "cpu" else nullcontext():
+        mode = tune(
+            bench.load_encoder(encoder),
+            images,
+            batch_sizes=compute.trial_batches,
+            may_mix=compute.precision == "auto",
+        )
     bench.remember_run_mode(encoder, mode)
 
 
