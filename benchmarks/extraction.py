@@ -3,10 +3,11 @@
 ``bare`` is the network alone, on a batch of floats that already lies on the device: on a CPU one batch with all threads
 and one batch per core, whichever is faster. ``prepared`` extracts features of images that are already prepared, with
 everything that a run does up to the chunk of features; ``from_jpeg`` begins with JPEG files in memory. The three
-alternate within a run. Beside them stands what a trial of batch sizes and of bfloat16 finds on the device.
+alternate within a run. With ``--untrained`` the networks have random weights, which cost the same time and need no
+file. Beside them stands what a trial of batch sizes and of bfloat16 finds on the device.
 
-    python benchmarks/extraction.py [--encoders efficientnet-lite0-112 dinov2-vits14-focus-block3-112] [--device cuda]
-        [--images 512] [--repetitions 3] [--json FILE]
+    python benchmarks/extraction.py [--encoders efficientnet-lite0-112 dinov2-vits14-focus-block3-112] [--untrained]
+        [--device cuda] [--images 512] [--repetitions 3] [--json FILE]
 """
 
 import time
@@ -19,15 +20,23 @@ from images import synthetic_jpeg
 from reporting import options_parser, ratios, report, spread
 
 from crs_assets.resources.compute import Compute, ComputeDevice
-from crs_assets.science.encoders import load_encoder, prepare, single_threaded_tensors, smallest_cosine
+from crs_assets.science.encoders import (
+    ENCODER_FOLDER,
+    EncoderSpec,
+    load_encoder,
+    load_encoder_spec,
+    prepare,
+    single_threaded_tensors,
+    smallest_cosine,
+    untrained_twin,
+)
 from crs_assets.science.encoders.timm_encoder import TimmEncoder
 from crs_assets.science.encoders.tuning import fastest_batch
 from crs_assets.science.extraction import extract
 from crs_assets.science.images import read_image, single_threaded, to_working_resolution
 from crs_assets.science.protocol import load_protocol
-from crs_assets.science.suite import load_suite
 
-SUITE, DISTINCT, JPEG_SIDE = "demo", 16, 512
+DISTINCT, JPEG_SIDE = 16, 512
 TRIED = (4, 8, 16, 32, 64)
 
 
@@ -74,9 +83,8 @@ def per_second(images: int, work: Iterator[object]) -> float:
     return images / (time.perf_counter() - began)
 
 
-def compare(name: str, compute: Compute, images: int, repetitions: int) -> dict[str, object]:
-    suite = load_suite(SUITE)
-    spec, protocol = suite.encoders[name], load_protocol("crs-v1")
+def compare(spec: EncoderSpec, compute: Compute, images: int, repetitions: int) -> dict[str, object]:
+    protocol = load_protocol("crs-v1")
     encoder = load_encoder(spec, None, compute.device)
     files = [synthetic_jpeg(JPEG_SIDE + row) for row in range(DISTINCT)]
 
@@ -99,7 +107,7 @@ def compare(name: str, compute: Compute, images: int, repetitions: int) -> dict[
             rates[side].append(per_second(batches * compute.batch_size, work()))
     bare = np.maximum(rates["bare_one_by_one"], rates["bare_side_by_side"]).tolist()
     return {
-        "encoder": name,
+        "encoder": spec.id,
         **{f"{side}_per_second": spread(found) for side, found in rates.items()},
         "prepared_of_bare": ratios(rates["prepared"], bare),
         "from_jpeg_of_bare": ratios(rates["from_jpeg"], bare),
@@ -129,14 +137,18 @@ def trial(encoder: TimmEncoder, batch: np.ndarray, compute: Compute) -> dict[str
 def main() -> None:
     parser = options_parser(__doc__)
     parser.add_argument("--encoders", nargs="+", default=["efficientnet-lite0-112", "dinov2-vits14-focus-block3-112"])
+    parser.add_argument("--untrained", action="store_true")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, default=0)
     parser.add_argument("--images", type=int, default=512)
     parser.add_argument("--repetitions", type=int, default=3)
     options = parser.parse_args()
     compute = ComputeDevice(device=options.device, batch_size=options.batch).resolve()
+    specs = [load_encoder_spec(ENCODER_FOLDER / f"{name}.toml") for name in options.encoders]
+    if options.untrained:
+        specs = [untrained_twin(spec, seed=0) for spec in specs]
     with single_threaded():
-        sets = [compare(name, compute, options.images, options.repetitions) for name in options.encoders]
+        sets = [compare(spec, compute, options.images, options.repetitions) for spec in specs]
     figures = {
         "device": compute.device,
         "batch_size": compute.batch_size,

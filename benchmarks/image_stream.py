@@ -2,13 +2,17 @@
 
 JPEG files go through decoding, all degradations and an encoder's preparation to a chunk of features, as in a run; the
 encoder only averages pixels, so that nothing but the images takes time. The stream runs first with one thread that
-loads images, then with one per core, then once over all of ``--images``, while the memory of the process is watched:
-the most there was after the first tenth is set against the most until then.
+loads images, then with one per core, then in as many separate processes of one thread, which is all that the machine
+can give: cores that share caches, memory or a clock add up to less than their number. At last it runs once over all of
+``--images``, while the memory of the process is watched: the most there was after the first tenth is set against the
+most until then.
 
     python benchmarks/image_stream.py [--images 20000] [--side 320] [--sample 400] [--repetitions 3] [--json FILE]
 """
 
+import multiprocessing
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import psutil
@@ -55,6 +59,20 @@ def per_second(files: list[bytes], images: int, workers: int) -> float:
     return images / (time.perf_counter() - began)
 
 
+def per_second_apart(pool: ProcessPoolExecutor, side: int, images: int, processes: int) -> float:
+    """Images per second of so many processes of one thread each, all at once."""
+    return sum(pool.map(per_second_alone, [side] * processes, [images] * processes))
+
+
+def per_second_alone(side: int, images: int) -> float:
+    with single_threaded():
+        return per_second(files_of(side), images, 1)
+
+
+def files_of(side: int) -> list[bytes]:
+    return [synthetic_jpeg(side + row) for row in range(DISTINCT)]
+
+
 def memory(files: list[bytes], images: int, workers: int) -> dict[str, float]:
     """Resident bytes: the most in the first tenth of the stream, and the most after it."""
     process, early, late, done = psutil.Process(), 0, 0, 0
@@ -77,13 +95,16 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     options = parser.parse_args()
     cores = ComputeDevice(device="cpu").resolve().workers
-    files = [synthetic_jpeg(options.side + row) for row in range(DISTINCT)]
-    rates: dict[int, list[float]] = {1: [], cores: []}
-    with single_threaded():
+    files = files_of(options.side)
+    rates: dict[str, list[float]] = {"one": [], "threads": [], "processes": []}
+    with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool, single_threaded():
         per_second(files, options.sample // 10, cores)
+        per_second_apart(pool, options.side, options.sample // 10, cores)
         for _ in range(options.repetitions):
-            for workers in rates:
-                rates[workers].append(per_second(files, options.sample, workers))
+            rates["one"].append(per_second(files, options.sample, 1))
+            rates["threads"].append(per_second(files, cores * options.sample, cores))
+            rates["processes"].append(per_second_apart(pool, options.side, options.sample, cores))
+    with single_threaded():
         began = time.perf_counter()
         resident = memory(files, options.images, cores)
         seconds = time.perf_counter() - began
@@ -92,9 +113,12 @@ def main() -> None:
         "images": options.images,
         "workers": cores,
         "repetitions": options.repetitions,
-        "images_per_second_of_one": spread(rates[1]),
-        "images_per_second_of_all": spread(rates[cores]),
-        "scaling_per_core": spread(value / cores for value in ratios_of(rates[cores], rates[1])),
+        "images_per_second_of_one": spread(rates["one"]),
+        "images_per_second_of_all": spread(rates["threads"]),
+        "images_per_second_of_processes": spread(rates["processes"]),
+        "scaling_per_core": spread(value / cores for value in ratios_of(rates["threads"], rates["one"])),
+        "scaling_per_core_of_processes": spread(value / cores for value in ratios_of(rates["processes"], rates["one"])),
+        "share_of_processes": spread(ratios_of(rates["threads"], rates["processes"])),
         "seconds": seconds,
         **resident,
     }

@@ -135,15 +135,15 @@ def _each(problem: Problem, mean: np.ndarray, scale: np.ndarray, lambdas: Sequen
     )
 
 
-def torch_lbfgs(lambdas: Sequence[float]) -> Side:
+def torch_lbfgs(lambdas: Sequence[float], device: str = "cpu") -> Side:
     """``torch.optim.LBFGS`` on the sum of all objectives in float32: one line search for all problems."""
 
     def fit(problem: Problem, mean: np.ndarray, scale: np.ndarray) -> Solution:
-        z = torch.from_numpy(((problem.x - mean) / scale).astype(np.float32))
-        penalties = torch.tensor(lambdas, dtype=torch.float32)
+        z = torch.from_numpy(((problem.x - mean) / scale).astype(np.float32)).to(device)
+        penalties = torch.tensor(lambdas, dtype=torch.float32, device=device)
         shape = (len(lambdas), problem.outputs)
-        weights = torch.zeros((*shape, z.shape[1]), requires_grad=True)
-        intercepts = torch.zeros(shape, requires_grad=True)
+        weights = torch.zeros((*shape, z.shape[1]), requires_grad=True, device=device)
+        intercepts = torch.zeros(shape, requires_grad=True, device=device)
         optimiser = torch.optim.LBFGS(
             [weights, intercepts],
             max_iter=MAX_ITERATIONS,
@@ -151,7 +151,7 @@ def torch_lbfgs(lambdas: Sequence[float]) -> Side:
             tolerance_change=1e-12,
             line_search_fn="strong_wolfe",
         )
-        loss = _torch_loss(problem)
+        loss = _torch_loss(problem, device)
 
         def closure() -> torch.Tensor:
             optimiser.zero_grad()
@@ -164,26 +164,26 @@ def torch_lbfgs(lambdas: Sequence[float]) -> Side:
         is_done = optimiser.state[weights]["n_iter"] < MAX_ITERATIONS
         problems = problem.outputs if problem.kind == "multilabel" else 1
         return Solution(
-            weights.detach().double().numpy(),
-            intercepts.detach().double().numpy(),
+            weights.detach().double().cpu().numpy(),
+            intercepts.detach().double().cpu().numpy(),
             np.full((len(lambdas), problems), is_done),
         )
 
     return fit
 
 
-def _torch_loss(problem: Problem) -> Callable[[torch.Tensor], torch.Tensor]:
+def _torch_loss(problem: Problem, device: str) -> Callable[[torch.Tensor], torch.Tensor]:
     """Sum over penalties and problems of the mean negative log-likelihood of logits (n, P, C)."""
     if problem.kind == "multiclass":
-        target = torch.from_numpy(problem.y)
+        target = torch.from_numpy(problem.y).to(device)
 
         def softmax_loss(logits: torch.Tensor) -> torch.Tensor:
             repeated = target[:, None].expand(logits.shape[:2])
             return torch.nn.functional.cross_entropy(logits.movedim(2, 1), repeated, reduction="sum") / len(target)
 
         return softmax_loss
-    seen = torch.from_numpy(np.isfinite(problem.y)).float()
-    target = torch.from_numpy(np.nan_to_num(problem.y)).float()
+    seen = torch.from_numpy(np.isfinite(problem.y)).float().to(device)
+    target = torch.from_numpy(np.nan_to_num(problem.y)).float().to(device)
     share = seen / seen.sum(dim=0)
 
     def sigmoid_loss(logits: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ Beside the times stand how far each side's objectives lie above the lowest that 
 that a side itself says did not converge, and the memory that the batched solver takes beyond its input, as a share of
 the features. ``--torch-lbfgs`` adds ``torch.optim.LBFGS`` on the sum of all objectives, with one line search for all.
 ``--torchgeo-bench`` adds the solver of torchgeo-bench, from a file of its wheel (see below).
+``--gpu`` adds the batched solver, and torch's if it is asked for, on the GPU.
 ``--sklearn-tolerance`` brings scikit-learn closer to the optimum, for a comparison at like quality.
 
 Of several fractions, the ratio over a cell of all seeds is told too, extrapolated from the one that is measured.
@@ -109,6 +110,7 @@ def main() -> None:
     parser.add_argument("--fractions", type=float, nargs="+", default=[1.0])
     parser.add_argument("--sklearn-tolerance", type=float, default=1e-4)
     parser.add_argument("--torch-lbfgs", action="store_true")
+    parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--torchgeo-bench", type=Path, metavar="LINEAR.PY")
     parser.add_argument("--repetitions", type=int, default=3)
     options = parser.parse_args()
@@ -124,6 +126,10 @@ def main() -> None:
     sides = {BATCHED: batched(settings), SKLEARN: one_at_a_time(settings.lambdas, threads, tolerance)}
     if options.torch_lbfgs:
         sides["torch_lbfgs"] = torch_lbfgs(settings.lambdas)
+    if options.gpu:
+        sides["batched_on_gpu"] = batched(settings, "cuda")
+        if options.torch_lbfgs:
+            sides["torch_lbfgs_on_gpu"] = torch_lbfgs(settings.lambdas, "cuda")
     if options.torchgeo_bench:
         sides["torchgeo_bench"] = torchgeo_bench(options.torchgeo_bench, settings.lambdas)
     sets = [

@@ -33,10 +33,20 @@ def main() -> None:
         if FOLDER in benchmark.arguments and not options.isic2019:
             print(f"  left out: it needs --isic2019 {FOLDER}")
             continue
+        if benchmark.needs_gpu and not has_gpu():
+            print("  left out: torch sees no GPU here")
+            continue
         arguments = [options.isic2019 if argument == FOLDER else argument for argument in benchmark.arguments]
         command = [sys.executable, *arguments, "--json", str(benchmark.file)]
         subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         subprocess.run([sys.executable, "tools/docs.py"], cwd=ROOT, check=True)
+
+
+def has_gpu() -> bool:
+    """Whether torch can use a GPU here."""
+    import torch
+
+    return torch.cuda.is_available()
 
 
 if __name__ == "__main__":

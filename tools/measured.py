@@ -10,7 +10,12 @@ DOCS = Path(__file__).parent.parent / "docs"
 MEASURED = DOCS / "measured"
 GROWTH_PLOT = "images/probe-growth.png"
 FOLDER = "FOLDER"
-PEERS = {"torch_lbfgs": "torch.optim.LBFGS", "torchgeo_bench": "torchgeo-bench"}
+PEERS = {
+    "torch_lbfgs": "torch.optim.LBFGS",
+    "torchgeo_bench": "torchgeo-bench",
+    "batched_on_gpu": "the same solver on a GPU",
+    "torch_lbfgs_on_gpu": "torch.optim.LBFGS on a GPU",
+}
 MISSING = "not measured yet"
 SHOWN = 0.01
 
@@ -34,12 +39,14 @@ class Benchmark:
         what: What it compares, in words.
         arguments: After ``python``; ``FOLDER`` stands for data that is not part of the project.
         lines: Figures -> rows of the table.
+        needs_gpu: Whether it is left out where torch sees no GPU.
     """
 
     name: str
     what: str
     arguments: tuple[str, ...]
     lines: Callable[[Figures], list[Line]]
+    needs_gpu: bool = False
 
     @property
     def file(self) -> Path:
@@ -117,7 +124,8 @@ def _images(figures: Figures) -> list[Line]:
         Line(
             f"{found['conditions']} degradations of a {found['side']} px image from one decode against a pipeline each",
             spread(found["ratio"]),
-            f"{_number(found['shared_variants_per_second'])} degraded images/s on one thread",
+            f"{_number(found['shared_variants_per_second'])} degraded images/s on one thread; pixels on average "
+            f"{found['grey_levels_apart']:.0e} grey levels apart",
         )
         for found in figures["sets"]
     ]
@@ -126,8 +134,12 @@ def _images(figures: Figures) -> list[Line]:
 def _image_stream(figures: Figures) -> list[Line]:
     what = f"{figures['images']:,} images of {figures['side']} px through {figures['conditions']} conditions"
     memory = f"most memory {figures['late_bytes'] / 1e6:.0f} MB, {100 * figures['growth']:+.1f} % after the first tenth"
-    scaling = f"scaling per core {spread(figures['scaling_per_core'], '')} with {figures['workers']} threads"
-    return [Line(what, "", f"{memory}; {scaling}")]
+    threads, apart, share = (
+        spread(figures[name], "")
+        for name in ("scaling_per_core", "scaling_per_core_of_processes", "share_of_processes")
+    )
+    scaling = f"scaling per core {threads} with {figures['workers']} threads and {apart} with as many processes"
+    return [Line(what, "", memory), Line(f"{what}: rate of threads over that of as many processes", share, scaling)]
 
 
 def _extraction(figures: Figures) -> list[Line]:
@@ -207,6 +219,12 @@ BENCHMARKS = (
               ("benchmarks/image_stream.py",), _image_stream),
     Benchmark("extraction", "images to features against the bare forward pass of the network",
               ("benchmarks/extraction.py",), _extraction),
+    Benchmark("extraction-gpu", "images to features against the bare forward pass of the network, on a GPU",
+              ("benchmarks/extraction.py", "--device", "cuda", "--untrained", "--encoders", "resnet50", "vit-b16",
+               "--images", "4096"), _extraction, needs_gpu=True),
+    Benchmark("probes-gpu", "probes on a GPU against the CPU, scikit-learn and torch.optim.LBFGS",
+              ("benchmarks/probes.py", "--rows", "20000", "--dim", "768", "--labels", "14", "--missing", "--gpu",
+               "--torch-lbfgs", "--repetitions", "1"), _probes, needs_gpu=True),
     Benchmark("bootstrap", "bootstrap of AUROC by weighted ranks against roc_auc_score in a loop",
               ("benchmarks/bootstrap.py",), _bootstrap),
     Benchmark("tables", "ISIC 2019's tables to nested label subsets, on one core",

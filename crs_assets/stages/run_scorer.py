@@ -96,6 +96,7 @@ class RunScorer:
         sizes = {
             row["fraction"]: row for row in read_fractions(self.bench, self.dataset, self.seed).iter_rows(named=True)
         }
+        fitted = {(fit["fraction"], fit["problem"]): fit for fit in fits.iter_rows(named=True)}
         runs: list[dict[str, Any]] = []
         classes: list[dict[str, Any]] = []
         bins: list[pl.DataFrame] = []
@@ -106,9 +107,7 @@ class RunScorer:
             key = {"dataset": self.dataset, "seed": self.seed, "fraction": float(fraction), "condition": str(condition)}
             row = evaluation.score(run, space.task, protocol, self.dataset, self.seed, f"{fraction:g}", str(condition))
             source = self._source_auroc(scored, float(fraction)) if condition == TRANSFER else float("nan")
-            of_fraction = fits.filter(
-                (pl.col("fraction") == fraction) & pl.col("problem").is_in(self.problems(str(condition)))
-            )
+            behind = [fitted[fraction, problem] for problem in self.problems(str(condition))]
             runs.append(
                 {
                     **key,
@@ -116,8 +115,8 @@ class RunScorer:
                     "n_val": sizes[fraction]["n_val"],
                     "n_eval": frame.height,
                     "floor": sizes[fraction]["floor"],
-                    "converged": bool(of_fraction["converged"].all()),
-                    "lambda_at_edge": bool(of_fraction["at_edge"].any()),
+                    "converged": all(fit["converged"] for fit in behind),
+                    "lambda_at_edge": any(fit["at_edge"] for fit in behind),
                     "classes_scored": len(run.classes),
                     "auroc_source": source,
                     **row,
