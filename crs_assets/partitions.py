@@ -49,6 +49,18 @@ class Partitions:
         )
 
     @property
+    def features_to_nulls(self) -> dg.SpecificPartitionsPartitionMapping:
+        """Features of the encoder that shuffled labels are fitted on; no other encoder touches the null controls.
+
+        No mapping of Dagster's leads from one encoder and a data set to that data set's seeds, and its UI could not
+        load one of ours: so each seed hangs on that encoder's features of every data set.
+        """
+        encoder = self.suite.spec.shuffled_labels_encoder
+        return dg.SpecificPartitionsPartitionMapping(
+            [partition_key((encoder, dataset)) for dataset in self.suite.existing_datasets(encoder)]
+        )
+
+    @property
     def datasets_to_probes(self) -> dg.MultiPartitionMapping:
         """The same encoder; a data set to each of its seeds. Nothing depends on a transfer target."""
         seeds = self.suite.protocol.data.seeds

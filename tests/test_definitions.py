@@ -9,6 +9,7 @@ import pytest
 
 import crs_assets.definitions
 from crs_assets.definitions import build_defs
+from crs_assets.science.suite import load_suite
 
 WORKSPACE = Path(__file__).parents[1] / "workspace.yaml"
 
@@ -41,6 +42,7 @@ def test_assets_are_made_from_what_the_graph_says(tmp_path):
     }
     assert parents["features"] == {"encoder_weights", "dataset_index"}
     assert parents["probe_predictions"] == {"features", "degraded_features", "splits"}
+    assert parents["null_controls"] == {"features", "splits"}
     # The panel is a file: no edge from the profiles that it was once made of.
     assert parents["reference_panel"] == set()
     assert parents["crs"] == {"axis_profile", "reference_panel"}
@@ -70,3 +72,24 @@ def test_the_workspace_validates_with_every_suite(tmp_path):
     assert result.returncode == 0, result.stderr
     for suite in ("demo", "demo-full", "paper"):
         assert f"Validation successful for code location {suite}." in result.stderr + result.stdout
+
+
+def test_null_controls_hang_on_one_encoders_features_and_on_no_other(tmp_path):
+    definitions = build_defs("demo", home=tmp_path)
+    graph = definitions.resolve_asset_graph()
+    features, nulls = (dg.AssetKey(["demo", name]) for name in ("features", "null_controls"))
+    shuffled = load_suite("demo").spec.shuffled_labels_encoder
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("demo.encoder", [shuffled, "new"])
+        with dg.partition_loading_context(dynamic_partitions_store=instance):
+            parents = graph.get_parent_partition_keys_for_child("demo-skin.s0", features, nulls)
+            assert set(parents.partitions_subset.get_partition_keys()) == {
+                f"{shuffled}|{dataset}" for dataset in ("demo-skin", "demo-fundus", "demo-chest")
+            }
+            assert not parents.required_but_nonexistent_subset.get_partition_keys()
+
+            def children(key):
+                return set(graph.get_child_partition_keys_of_parent(key, features, nulls))
+
+            assert children("new|demo-skin") == set()
+            assert len(children(f"{shuffled}|demo-skin")) == 9

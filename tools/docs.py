@@ -1,24 +1,35 @@
 """Fill the generated parts of the documentation: ``python tools/docs.py [--check]``.
 
-``docs/protocol.md`` is filled from the protocol files, ``docs/performance.md`` from ``docs/measured``.
+``docs/protocol.md`` and ``docs/own-data.md`` are filled from the protocol files, ``docs/configuration.md`` from what
+reads ``config.toml``, ``docs/performance.md`` from ``docs/measured``.
 """
 
+import json
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import measured
+import polars as pl
 
+from crs_assets.resources.configuration import TABLES as CONFIGURED
 from crs_assets.science.encoders.depths import sweep_depths
 from crs_assets.science.encoders.spec import Tap
 from crs_assets.science.images.modalities import MODALITIES, modality_table, suitability_of
+from crs_assets.science.labels import TaskType
 from crs_assets.science.perturbations import DegradationFamily
 from crs_assets.science.protocol import AXES, Protocol, load_protocol
+from crs_assets.science.splits import eligible_classes, split_seed
+from crs_assets.science.toml_models import FrozenModel
+from crs_assets.science.toml_problems import kind_of
 
 DOCS = Path(__file__).parent.parent / "docs"
 MODALITY_TITLES = {"chest": "chest radiographs", "skin": "skin photographs", "fundus": "fundus photographs"}
+IMAGES_PER_PATIENT = (1, 2, 5)
+MANY_PATIENTS = 400
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -154,6 +165,49 @@ def weights(protocol: Protocol) -> str:
     )
 
 
+class TwoClasses:
+    """A data set of two classes of equal size."""
+
+    id = "own"
+    task: TaskType = "multiclass"
+    classes = ("one", "other")
+
+
+def minimum(protocol: Protocol) -> str:
+    """The smallest data set that is scored, found by splitting ever larger ones."""
+    rows = []
+    for images in IMAGES_PER_PATIENT:
+        enough = partial(is_scored, protocol, images)
+        patients = bisect_left(range(1, MANY_PATIENTS), True, key=enough) + 1
+        rows.append([str(n) for n in (images, patients, patients * images, 2 * patients, 2 * patients * images)])
+    header = ["images of each patient", "patients of a class", "images of a class", "patients in all", "images in all"]
+    return table(header, rows)
+
+
+def is_scored(protocol: Protocol, images: int, patients: int) -> bool:
+    """Whether both classes are scored and label efficiency is estimable, at so many patients of each class."""
+    of_class = images * patients
+    index = pl.DataFrame(
+        [(f"{n:05}", f"{n // images:05}", n // of_class, None) for n in range(2 * of_class)],
+        schema={"image_id": pl.String, "group_id": pl.String, "label": pl.Int64, "quarantine": pl.String},
+        orient="row",
+    )
+    splits = [split_seed(index, TwoClasses(), seed, protocol) for seed in protocol.data.seeds]
+    eligible = eligible_classes(index, TwoClasses(), splits, protocol)["eligible"]
+    return eligible.all() and all(split.distinct_fractions for split in splits)
+
+
+def keys(model: type[FrozenModel]) -> str:
+    """The keys of a table of ``config.toml``."""
+    return table(
+        ["key", "takes", "default", "what it is"],
+        [
+            [f"`{name}`", kind_of(field.annotation), f"`{json.dumps(field.default)}`", str(field.description)]
+            for name, field in model.model_fields.items()
+        ],
+    )
+
+
 TABLES = {
     function.__name__: function
     for function in (data, perturbations, extra_perturbations, modalities, depths, probe, anchors, weights)
@@ -165,6 +219,8 @@ def pages() -> dict[Path, Mapping[str, Callable[[], str]]]:
     protocol = load_protocol("crs-v1")
     return {
         DOCS / "protocol.md": {name: partial(function, protocol) for name, function in TABLES.items()},
+        DOCS / "own-data.md": {"minimum": partial(minimum, protocol)},
+        DOCS / "configuration.md": {name: partial(keys, model) for name, model in CONFIGURED.items()},
         DOCS / "performance.md": measured.BLOCKS,
     }
 

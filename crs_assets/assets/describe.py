@@ -10,12 +10,12 @@ from crs_assets.report.figures import png_markdown, profile_png
 from crs_assets.resources.bench import Bench
 from crs_assets.science.datasets.counts import WITHHELD, is_small, withheld
 from crs_assets.science.protocol import AXES
+from crs_assets.science.splits.eligibility import GROUP_SIGNS, SIGNS
 from crs_assets.science.suite import parse_task, task_key
 from crs_assets.stages import data, leaderboard, probes, scores
 from crs_assets.stages.stage import Outcome
 
 Metadata = Mapping[str, Any]
-SIGNS = ("positives", "negatives")
 
 
 def describe_index(bench: Bench, outcome: Outcome) -> Metadata:
@@ -173,23 +173,26 @@ def profile_frames(bench: Bench, encoder: str, datasets: list[str]) -> tuple[pl.
 
 
 def suppress(table: pl.DataFrame, *, adds_up: bool) -> pl.DataFrame:
-    """A table of classes that tells no count of people under 10, nor what would give one away.
+    """A table of classes that tells no count of under 10 images or people, nor what would give one away.
 
     The images of a role are told elsewhere, and are its positives and negatives together: a class is hidden by both.
+    How many people they are of decides too, and is not told.
 
     Args:
-        table: ``<role>_positives`` and ``<role>_negatives`` of each class.
+        table: ``<role>_positives`` and ``<role>_negatives`` of each class, and the groups of both, as
+            ``eligible_classes`` makes it.
         adds_up: Whether every image has one class, so that the positives add up to the images of the role.
     """
     shown = []
     for role in (name.removesuffix("positives") for name in table.columns if name.endswith("positives")):
         signs = [table[f"{role}{sign}"].to_list() for sign in SIGNS]
-        small = [any(map(is_small, pair)) for pair in zip(*signs, strict=True)]
+        people = [table[f"{role}{sign}"].to_list() for sign in GROUP_SIGNS]
+        small = [any(map(is_small, counts)) for counts in zip(*signs, *people, strict=True)]
         hidden = withheld(signs[0], small, adds_up=adds_up)
         for sign, counts in zip(SIGNS, signs, strict=True):
             texts = [WITHHELD if is_hidden else str(count) for count, is_hidden in zip(counts, hidden, strict=True)]
             shown.append(pl.Series(f"{role}{sign}", texts, dtype=pl.String))
-    return table.with_columns(shown).drop("reason", strict=False)
+    return table.with_columns(shown).drop("reason", *(name for name in table.columns if name.endswith("_groups")))
 
 
 def markdown_table(table: pl.DataFrame) -> dg.MarkdownMetadataValue:

@@ -45,8 +45,9 @@ def null_controls(partitions: Partitions) -> dg.AssetsDefinition:
     """Metadata only, and shuffled labels, on each data set and seed."""
     prefix = partitions.suite.id
     splits = dg.AssetDep(dg.AssetKey([prefix, "splits"]))
+    features = dg.AssetDep(dg.AssetKey([prefix, "features"]), partition_mapping=partitions.features_to_nulls)
     recorded = Recorded(NullControls(), dg.AssetKey([prefix, "null_controls"]), describe_nulls)
-    declared = Declared(recorded, GROUP, frozenset({"polars", "parquet"}), (splits,))
+    declared = Declared(recorded, GROUP, frozenset({"polars", "parquet"}), (splits, features))
     return stage_assets(
         partitions.suite, Shared("null_controls", partitions.task, follows_same_partitions=True), [declared]
     )

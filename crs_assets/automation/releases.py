@@ -1,5 +1,6 @@
 """Sensor: a new release of an encoder's weights is proposed as a new catalogue entry; no pinned revision ever moves."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,5 +61,5 @@ def propose_releases(suite: Suite, home: Home, hub: Hub) -> Iterator[str]:
         write_atomic(path, encoder_toml(entry))
         yield (
             f"{release.encoder}: revision {release.latest} of {release.date or 'unknown date'} is proposed in {path}; "
-            f"check it, then: crs encoder add {path} --suite {suite.id}"
+            f"check it, then: {suite.command(f'encoder add {shlex.quote(str(path))}')}"
         )

@@ -33,7 +33,8 @@ from crs_assets.science.panel import PanelError
 from crs_assets.science.suite import Suite
 from crs_assets.stages.data import unscorable_datasets
 from crs_assets.stages.encoders import obtain_weights
-from crs_assets.stages.scores import active_panel, freeze_panel
+from crs_assets.stages.panel_in_force import active_panel, scoring_command
+from crs_assets.stages.scores import freeze_panel, panel_gaps
 from crs_assets.stages.stage import Stage
 
 RANGE_START = "dagster/asset_partition_range_start"
@@ -173,15 +174,11 @@ class Runner:
         return tuple(encoders)
 
     def _score(self, selection: Selection, *, freeze_if_missing: bool) -> None:
-        if freeze_if_missing and self._summary.unscorable and active_panel(self._bench) is None:
-            # No run can mend that, so nobody is sent to run again.
-            names = ", ".join(self._summary.unscorable)
-            self._summary.failed.append(
-                f"panel: not frozen, because {names} cannot be scored; mend the data set, or take it out of the suite."
-            )
-            return
         try:
             if freeze_if_missing and active_panel(self._bench) is None:
+                if problem := self._bar_to_freezing(selection):
+                    self._summary.failed.append(f"panel: not frozen, because {problem}")
+                    return
                 self._summary.panel = freeze_panel(self._bench)["name"]
             has_panel = active_panel(self._bench) is not None
         except PanelError as error:
@@ -191,6 +188,17 @@ class Runner:
             self._step(PANEL_STEP, ALL)
             self._step(SCORE_STEP, selection)
             self._step(LEADERBOARD_STEP, ALL)
+
+    def _bar_to_freezing(self, selection: Selection) -> str | None:
+        """Why no panel can be frozen after this run; nobody is sent to run again where no run can mend it."""
+        if self._summary.unscorable:
+            names = ", ".join(self._summary.unscorable)
+            return f"{names} cannot be scored; mend the data set, or take it out of the suite."
+        gaps = panel_gaps(self._bench)
+        if not gaps:
+            return None
+        cure = "what keeps them is told above." if selection == ALL else f"make them: {scoring_command(self._bench)}"
+        return f"there are no up-to-date {', '.join(gaps)}; {cure}"
 
     def _step(self, step: Step, selection: Selection, encoder: str = "") -> None:
         found = {parts: self._need(step, parts) for parts in admitted(self._bench, step, selection)}

@@ -2,9 +2,17 @@
 
 from pathlib import Path
 
+from crs_assets.cli.session import open_bench
 from crs_assets.resources.artifact_store import write_atomic
-from crs_assets.resources.home import Home, home_path
-from crs_assets.science.encoders import EncoderSpec, load_encoder_spec, untrained_twin
+from crs_assets.resources.bench import Bench
+from crs_assets.resources.home import Home
+from crs_assets.science.encoders import (
+    AbsentWeightsError,
+    EncoderSpec,
+    WeightsError,
+    load_encoder_spec,
+    untrained_twin,
+)
 from crs_assets.science.encoders.releases import encoder_toml
 from crs_assets.science.suite import find_entry
 from crs_assets.science.toml_models import CatalogError
@@ -21,7 +29,8 @@ def add_encoder(name: str | Path, suite: str, untrained: int | None = None) -> s
     Raises:
         CatalogError: If the entry cannot be used, or its id is taken with other content.
     """
-    home = Home(home_path())
+    bench = open_bench(suite)
+    home, loaded = bench.home, bench.suite
     file = Path(name) if str(name).endswith(".toml") else find_entry("encoders", str(name), home.catalog)
     spec, text = load_encoder_spec(file), file.read_text(encoding="utf-8")
     if untrained is not None:
@@ -30,7 +39,6 @@ def add_encoder(name: str | Path, suite: str, untrained: int | None = None) -> s
         except ValueError as error:
             raise CatalogError(str(error)) from error
         text = encoder_toml(spec)
-    loaded = home.load_suite(suite)
     place = home.dropins(loaded.id) / f"{spec.id}.toml"
     if place.exists() and place.read_text(encoding="utf-8") == text:
         return f"{spec.id} is already in suite {loaded.id}."
@@ -41,11 +49,12 @@ def add_encoder(name: str | Path, suite: str, untrained: int | None = None) -> s
             f"suite {loaded.id} already has an encoder {spec.id!r} with other content; an id is never reused. "
             "New weights of the same encoder are a new entry with a new id."
         )
+    _check_weights(bench, spec)
     _check_network(spec)
     place.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(place, text)
     return (
-        f"{spec.id} is in suite {loaded.id}. Run exactly its partitions: crs run --suite {loaded.id} "
+        f"{spec.id} is in suite {loaded.id}. Run exactly its partitions: {loaded.command('run')} "
         f"--encoder {spec.id}  (or start the sensor `new_encoders` in the UI)."
     )
 
@@ -53,6 +62,18 @@ def add_encoder(name: str | Path, suite: str, untrained: int | None = None) -> s
 def _is_unused(home: Home, suite: str, encoder: str) -> bool:
     """Whether nothing has been made under an id, so that a slip in its file may still be corrected."""
     return not any((home.artifacts / suite).glob(f"*/{encoder}"))
+
+
+def _check_weights(bench: Bench, spec: EncoderSpec) -> None:
+    """Refuse weights that are here and are not those of the entry; absent ones may come later."""
+    try:
+        bench.weights.hashes(spec)
+    except AbsentWeightsError:
+        return
+    except WeightsError as error:
+        raise CatalogError(
+            f"{error} Nothing was added; correct [weights] of the entry if the files are right."
+        ) from error
 
 
 def _check_network(spec: EncoderSpec) -> None:

@@ -27,6 +27,5 @@ def check(name: str, folder: Path | None, *, look_alikes: bool, protocol: str = 
     entry = Path(name) if name.endswith(".toml") else find_entry("datasets", name, home.catalog)
     spec = load_dataset_spec(entry)
     find = partial(find_entry, "protocols", user_catalog=home.catalog)
-    return check_dataset(
-        folder or open_roots(home).prepare(spec), spec, look_alikes=look_alikes, protocol=load_protocol(protocol, find)
-    )
+    root = folder or open_roots(home, spec.id).prepare(spec)
+    return check_dataset(root, spec, look_alikes=look_alikes, protocol=load_protocol(protocol, find))

@@ -4,10 +4,12 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from crs_assets.cli.session import dropin_problems, open_bench
+from crs_assets.cli.session import dropin_problems, mirror_problems, open_bench
 from crs_assets.resources.artifact_store import StoreError
 from crs_assets.resources.bench import Bench
+from crs_assets.science.datasets import DatasetSpec, check_dataset
 from crs_assets.science.encoders import AbsentWeightsError, EncoderSpec, WeightsError
 from crs_assets.science.encoders.hub_errors import HubUnreachableError
 from crs_assets.science.encoders.mirror import MirrorEntry, mirror_listing
@@ -92,6 +94,8 @@ def _pixels() -> Iterator[Finding]:
 
 
 def _weights(bench: Bench) -> Iterator[Finding]:
+    for problem in mirror_problems(bench):
+        yield Finding("weights mirror", problem, "missing")
     specs = bench.suite.encoders
     listing = {entry.encoder: entry for entry in mirror_listing(specs.values(), bench.weights.mirror, _survey(bench))}
     for name, spec in specs.items():
@@ -148,17 +152,12 @@ def _dropins(bench: Bench) -> Iterator[Finding]:
 
 def _data(bench: Bench) -> Iterator[Finding]:
     unscorable = unscorable_datasets(bench)
-    for name in unscorable:
-        count = f"crs dataset check {name} --protocol {bench.suite.protocol.id}"
-        yield Finding(f"data set {name}", UNSCORABLE, "missing", (count,))
     for name, spec in bench.suite.image_sets.items():
-        if name in unscorable:
-            continue
         root = bench.roots.path(name)
-        if spec.phantom:
+        if root.is_dir():
+            yield from _tables(bench, spec, root, is_unscorable=name in unscorable)
+        elif spec.phantom:
             yield Finding(f"data set {name}", f"procedural phantoms, written to {root} when needed")
-        elif root.is_dir():
-            yield Finding(f"data set {name}", f"{root}; {spec.licence}")
         else:
             yield Finding(
                 f"data set {name}",
@@ -167,6 +166,21 @@ def _data(bench: Bench) -> Iterator[Finding]:
                 "missing",
                 (f"crs dataset fetch {name}",) if spec.zenodo else (),
             )
+
+
+def _tables(bench: Bench, spec: DatasetSpec, root: Path, *, is_unscorable: bool) -> Iterator[Finding]:
+    """What the tables tell, without opening an image; what only the images tell is known where they were indexed."""
+    topic = f"data set {spec.id}"
+    check = check_dataset(root, spec, protocol=bench.suite.protocol, images=False)
+    problems = check.problems or ((UNSCORABLE,) if is_unscorable else ())
+    if problems:
+        yield from (Finding(topic, problem, "missing") for problem in problems[:-1])
+        count = f"crs dataset check {spec.id} --protocol {bench.suite.protocol.id}"
+        yield Finding(topic, problems[-1], "missing", (count,))
+    else:
+        yield Finding(topic, f"{root}; {spec.licence}")
+    yield from (Finding(topic, f"left out: {exclusion}", "note") for exclusion in check.exclusions)
+    yield from (Finding(topic, warning, "note") for warning in check.warnings)
 
 
 def _panel(bench: Bench) -> Iterator[Finding]:

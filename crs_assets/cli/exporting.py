@@ -20,8 +20,11 @@ from crs_assets.science.splits import TEST
 from crs_assets.science.suite import parse_task, task_key
 from crs_assets.science.transfer import fitted_labels, target_in_source_names, transfer_labels
 from crs_assets.stages.analyses.control_probes import ControlProbes
+from crs_assets.stages.analyses.depth import DepthSweep
+from crs_assets.stages.analyses.extra_degradations import ExtraDegradationMetrics
 from crs_assets.stages.data import COUNTS_FILE, DatasetIndex, Splits, read_index
-from crs_assets.stages.encoders import usable_rows
+from crs_assets.stages.encoders import EncoderWeights, usable_rows
+from crs_assets.stages.panel_in_force import active_panel, scoring_command
 from crs_assets.stages.probes import (
     CLASS_RUNS_FILE,
     PREDICTIONS_FILE,
@@ -30,7 +33,8 @@ from crs_assets.stages.probes import (
     ProbePredictions,
     RunMetrics,
 )
-from crs_assets.stages.scores import AxisProfile, Crs, active_panel, read_profile, read_score
+from crs_assets.stages.scores import AxisProfile, Crs, read_profile, read_score
+from crs_assets.stages.stage import Stage
 
 DEFAULT_OWNER = "crs_assets"
 EVAL_RESULTS: FormatType = "eval-results"
@@ -98,18 +102,19 @@ def read_results(bench: Bench) -> SuiteResults:
         ExportError: If there is none, or parts of it were made from other versions of the parts they rest on.
     """
     encoders = list(bench.suite.encoders)
-    runs = list(_runs(bench, RunMetrics.name, RUNS_FILE))
-    if not runs:
-        raise ExportError(f"suite {bench.suite.id} has no results yet; make them: crs run --suite {bench.suite.id}.")
+    class_runs = _tables(bench, (RunMetrics(),), CLASS_RUNS_FILE)
+    if class_runs.is_empty():
+        raise ExportError(f"suite {bench.suite.id} has no results yet; make them first: {scoring_command(bench)}")
     profiles = {name: _manifest(bench, AxisProfile.name, name) for name in encoders}
     scores = {name: _manifest(bench, Crs.name, name) for name in encoders}
     panel = active_panel(bench)
-    tables = [*runs, *_runs(bench, NullControls.name, RUNS_FILE), *_runs(bench, ControlProbes.name, RUNS_FILE)]
     results = SuiteResults(
         suite=bench.suite,
         panel=str(panel["name"]) if panel else "",
-        runs=pl.concat(tables),
-        class_runs=pl.concat(_runs(bench, RunMetrics.name, CLASS_RUNS_FILE)),
+        runs=_tables(bench, (RunMetrics(), NullControls(), ControlProbes())),
+        further_runs=_tables(bench, (ExtraDegradationMetrics(),)),
+        depths=_tables(bench, (DepthSweep(),)),
+        class_runs=class_runs,
         test_classes=pl.concat(_test_classes(bench)),
         profiles={name: {**read_profile(bench, name), **_version(found)} for name, found in profiles.items() if found},
         scores={name: {**read_score(bench, name), **_version(found)} for name, found in scores.items() if found},
@@ -117,22 +122,30 @@ def read_results(bench: Bench) -> SuiteResults:
     )
     problems = [*_older_runs(bench, results), *_older_profiles(bench, profiles)]
     problems += _older_scores(profiles, scores, str(panel["sha256"]) if panel else "")
+    older_analyses = list(_older_analyses(bench))
+    problems += older_analyses
     if problems:
         shown = "\n".join(f"  {problem}" for problem in problems[:10])
         raise ExportError(
             f"{len(problems)} part(s) of the results do not fit together:\n{shown}\n"
-            f"Bring them up to date first: crs run --suite {bench.suite.id}."
+            f"Bring them up to date first: {bench.suite.command('run')}"
+            + (f", then {bench.suite.command('report')}" if older_analyses else "")
         )
     return results
 
 
-def _runs(bench: Bench, stage: str, file: str) -> Iterator[pl.DataFrame]:
-    """Tables of the partitions that are in the store and in the suite."""
-    stages = {RunMetrics.name: RunMetrics(), NullControls.name: NullControls(), ControlProbes.name: ControlProbes()}
-    for parts in stages[stage].partitions(bench):
-        if found := _manifest(bench, stage, *parts):
-            table = pl.read_parquet(bench.store.open(bench.key(stage, *parts)).file(file))
-            yield table.with_columns(pl.lit(value, pl.String).alias(name) for name, value in _version(found).items())
+def _tables(bench: Bench, stages: Sequence[Stage], file: str = RUNS_FILE) -> pl.DataFrame:
+    """Rows of the partitions that are in the store and in the suite; none, and no columns, where there are none."""
+    tables = []
+    for stage in stages:
+        for parts in stage.partitions(bench):
+            if found := _manifest(bench, stage.name, *parts):
+                table = pl.read_parquet(bench.store.open(bench.key(stage.name, *parts)).file(file))
+                of_part = {"asset": stage.name, **_version(found)}
+                tables.append(
+                    table.with_columns(pl.lit(value, pl.String).alias(name) for name, value in of_part.items())
+                )
+    return pl.concat(tables) if tables else pl.DataFrame()
 
 
 def _test_classes(bench: Bench) -> Iterator[pl.DataFrame]:
@@ -228,6 +241,24 @@ def _older_scores(
             yield f"{name}: its score was taken against another panel than the one in force"
         elif profile is None or rests_on["profile"] != profile.data_version:
             yield f"{name}: its score is older than its profile"
+
+
+def _older_analyses(bench: Bench) -> Iterator[str]:
+    """Tables beside the score that were made from other runs, features, images or splits than are there now."""
+    for encoder, task in ExtraDegradationMetrics().partitions(bench):
+        found = _manifest(bench, ExtraDegradationMetrics.name, encoder, task)
+        if found and found.recipe["inputs"]["runs"] != RunMetrics().version(bench, encoder, task):
+            yield f"{encoder} on {task}: its further degradations are older than its runs"
+    for encoder, task in DepthSweep().partitions(bench):
+        found, dataset = _manifest(bench, DepthSweep.name, encoder, task), parse_task(task)[0]
+        now = {
+            "weights": EncoderWeights().version(bench, encoder),
+            "index": DatasetIndex().version(bench, dataset),
+            "splits": Splits().version(bench, task),
+            "protocol_id": bench.suite.protocol.id,
+        }
+        if found and any(found.recipe["inputs"][name] != version for name, version in now.items()):
+            yield f"{encoder} on {task}: its depth sweep is older than its weights, images or splits"
 
 
 def _indexed(bench: Bench) -> Iterable[str]:

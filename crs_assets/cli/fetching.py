@@ -4,15 +4,23 @@ from pathlib import Path
 
 import click
 
-from crs_assets.cli.session import open_bench, open_roots
+from crs_assets.cli.session import check_selection, mirror_problems, open_bench, open_roots
 from crs_assets.resources.home import Home, home_path
 from crs_assets.science.datasets import fetch_dataset, load_dataset_spec
 from crs_assets.science.suite import find_entry
+from crs_assets.science.toml_models import CatalogError
 
 
 def fetch_weights(suite: str, encoders: tuple[str, ...]) -> bool:
-    """Fetch and report per encoder; False where any could not be had."""
+    """Fetch and report per encoder; False where any could not be had.
+
+    Raises:
+        CatalogError: If the suite has no such encoder, or the site's mirror is no folder.
+    """
     bench = open_bench(suite)
+    check_selection(bench, encoders, None)
+    if problems := mirror_problems(bench):
+        raise CatalogError("\n".join(problems))
     specs = [spec for name, spec in bench.suite.encoders.items() if not encoders or name in encoders]
     complete = True
     shown: dict[str, int] = {}
@@ -26,6 +34,8 @@ def fetch_weights(suite: str, encoders: tuple[str, ...]) -> bool:
     for fetched in bench.weights.fetch_each(specs, progress):
         complete = complete and not fetched.problem
         click.echo(f"{fetched.encoder}: {fetched.problem or f'{len(fetched.files)} file(s) in place'}")
+    if not complete:
+        click.echo(f"What goes where: {bench.suite.command('doctor')}")
     return complete
 
 
@@ -53,4 +63,4 @@ def fetch_images(name: str, folder: Path | None) -> Path:
             shown = tenth
             click.echo(f"  {done / 1e6:.0f} MB" + (f" of {total / 1e6:.0f} MB" if total else ""), err=True)
 
-    return fetch_dataset(spec, folder or open_roots(home).path(spec.id), progress=progress)
+    return fetch_dataset(spec, folder or open_roots(home, spec.id).path(spec.id), progress=progress)

@@ -45,7 +45,7 @@ def main() -> None:
 @click.option("--dataset", "datasets", multiple=True, help="Only this data set; may be repeated.")
 @click.option("--freeze-panel", is_flag=True, help="Freeze a panel of the suite's members if there is none.")
 def run(suite: str, encoders: tuple[str, ...], datasets: tuple[str, ...], freeze_panel: bool) -> None:
-    """Bring a suite, or a part of it, up to date; what is current is left alone."""
+    """Bring a suite up to date; what is current is left alone."""
     from crs_assets.cli.running import run_suite
 
     if not run_suite(suite, encoders or None, datasets or None, freeze_if_missing=freeze_panel):
@@ -55,7 +55,10 @@ def run(suite: str, encoders: tuple[str, ...], datasets: tuple[str, ...], freeze
 @main.command()
 @SUITE_OPTION
 def report(suite: str) -> None:
-    """Make the analyses and the report of a benchmarked suite: intervals, recalibration, subgroups, and more."""
+    """Make the analyses and the report of a benchmarked suite.
+
+    Intervals, recalibration, subgroups, depths, further degradations, and more.
+    """
     from crs_assets.cli.running import run_report
 
     if not run_report(suite):
@@ -67,7 +70,10 @@ def report(suite: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 @click.option("--cost", is_flag=True, help="Also hours, disk and memory here, from rates measured for some seconds.")
 def plan(suite: str, as_json: bool, cost: bool) -> None:
-    """Count every run of SUITE's grid from the catalogue and the tables of its images before anything is spent."""
+    """Count every run of a suite before anything is spent.
+
+    Images are counted from the catalogue and their tables; none is opened.
+    """
     from crs_assets.cli.costing import measured_cost, show_cost
     from crs_assets.cli.planning import count_images
     from crs_assets.cli.session import open_bench
@@ -114,7 +120,10 @@ def weights() -> None:
 @SUITE_OPTION
 @click.option("--encoder", "encoders", multiple=True, help="Only this encoder; may be repeated.")
 def weights_fetch(suite: str, encoders: tuple[str, ...]) -> None:
-    """Download what the suite's encoders lack, at their pinned revisions, into the mirror folder."""
+    """Download what the suite's encoders lack.
+
+    Files come at their pinned revisions, into the mirror folder.
+    """
     from crs_assets.cli.fetching import fetch_weights
 
     if not fetch_weights(suite, encoders):
@@ -150,7 +159,10 @@ def dataset_check(name: str, folder: Path | None, look_alikes: bool, protocol: s
 @click.argument("name", metavar="DATASET")
 @click.argument("folder", required=False, type=click.Path(file_okay=False, path_type=Path))
 def dataset_fetch(name: str, folder: Path | None) -> None:
-    """Download a data set whose licence lets a program do so; for the others, say how a person gets it."""
+    """Download a data set whose licence lets a program do so.
+
+    For the others, say how a person gets it.
+    """
     from crs_assets.cli.fetching import fetch_images
 
     click.echo(f"{name}: {fetch_images(name, folder)}")
@@ -164,7 +176,10 @@ def panel() -> None:
 @panel.command("freeze")
 @SUITE_OPTION
 def panel_freeze(suite: str) -> None:
-    """Freeze the suite's panel members as they stand, and score against that panel from now on."""
+    """Freeze the suite's panel members as they stand.
+
+    Scores are taken against that panel from now on.
+    """
     from crs_assets.cli.session import open_bench
     from crs_assets.stages.scores import freeze_panel
 
@@ -186,7 +201,10 @@ def panel_show(suite: str) -> None:
 @SUITE_OPTION
 @click.option("--rederive", is_flag=True, help="Recompute the panel from the stored profiles and compare.")
 def panel_verify(suite: str, rederive: bool) -> None:
-    """Check the panel's hash and schema, and on request that the stored profiles still give it."""
+    """Check the panel's hash and schema.
+
+    On request also that the stored profiles still give it.
+    """
     from crs_assets.cli.session import open_panel
     from crs_assets.stages.scores import rederive_panel
 
@@ -228,7 +246,10 @@ def leaderboard(suite: str, as_json: bool, as_csv: bool) -> None:
 def export(
     suite: str, out: Path, formats: tuple[str, ...], benchmark: str | None, predictions: bool, force: bool
 ) -> None:
-    """Write a suite's results for other tools: tables, model and data set descriptions."""
+    """Write a suite's results for other tools.
+
+    Tables, results of models, and descriptions of data sets; no image and no id of a patient.
+    """
     from crs_assets.cli.exporting import export_suite
 
     export_suite(suite, out, formats, benchmark=benchmark, predictions=predictions, force=force)
@@ -237,7 +258,10 @@ def export(
 @main.command()
 @SUITE_OPTION
 def doctor(suite: str) -> None:
-    """Look at device, disk, weights, data roots, licences and gates; say what is missing and how to mend it."""
+    """Say what a suite lacks on this machine, and how to mend it.
+
+    Looks at device, disk, weights, data roots, licences and gates.
+    """
     from crs_assets.cli.doctor import examine
 
     findings = examine(suite)
@@ -251,7 +275,7 @@ def doctor(suite: str) -> None:
 @main.command()
 @click.option("--port", default=3000, show_default=True)
 def ui(port: int) -> None:
-    """Open the Dagster UI on this machine only, on the same runs and artifacts."""
+    """Open the Dagster UI on the same runs, on this machine only."""
     from crs_assets.cli.session import serve_ui
 
     serve_ui(port)

@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +16,16 @@ import dagster as dg
 from crs_assets.automation.runner import register_encoders
 from crs_assets.cli.process_group import run_group
 from crs_assets.resources.artifact_store import write_atomic
-from crs_assets.resources.bench import ArtifactStoreResource, Bench, default_resources
+from crs_assets.resources.bench import Bench, default_resources
 from crs_assets.resources.compute import ComputeDevice
+from crs_assets.resources.configuration import DATA_ROOTS, FILE, ArtifactStoreResource, read_configuration
 from crs_assets.resources.data_roots import DataRoots, Roots
 from crs_assets.resources.home import Home, home_path
 from crs_assets.resources.weights import WeightStore
-from crs_assets.science.panel import PanelError
-from crs_assets.science.suite import CATALOG_FOLDER
+from crs_assets.science.suggestion import did_you_mean
+from crs_assets.science.suite import entry_ids
 from crs_assets.science.toml_models import CatalogError
-from crs_assets.stages.scores import active_panel
+from crs_assets.stages.panel_in_force import require_panel
 
 LOOPBACK = "127.0.0.1"
 WORKSPACE = "workspace.yaml"
@@ -89,12 +90,16 @@ def open_bench(suite: str, *, device: bool = False) -> Bench:
     except CatalogError:
         raise
     except (ValueError, TypeError, AttributeError) as error:
-        raise CatalogError(f"{home.path / 'config.toml'}: {error}") from error
+        raise CatalogError(f"{home.path / FILE}: {error}") from error
 
 
-def open_roots(home: Home) -> Roots:
-    """Where data sets lie, as CRS_HOME configures it; for what concerns no suite."""
-    return _resource(default_resources("", home), DataRoots).resolve()
+def open_roots(home: Home, dataset: str) -> Roots:
+    """Where data sets lie, as CRS_HOME configures it; for what concerns one that may be in no suite and no catalogue.
+
+    Raises:
+        CatalogError: If the site's configuration cannot be used.
+    """
+    return Roots(home.data, read_configuration(home, dataset).get(DATA_ROOTS, {}))
 
 
 Resource = TypeVar("Resource", bound=dg.ConfigurableResource[Any])
@@ -111,17 +116,42 @@ def dropin_problems(bench: Bench) -> tuple[str, ...]:
     return bench.home.read_dropins(without).problems
 
 
+def mirror_problems(bench: Bench) -> tuple[str, ...]:
+    """What is wrong with the folder of weights that the site names: a slip, or a drive that is not there."""
+    mirror = bench.weights.mirror
+    if mirror == bench.home.mirror or mirror.is_dir():
+        return ()
+    return (f"[weights] mirror: no folder {mirror}; make it, or correct {bench.home.path / FILE}.",)
+
+
+def check_selection(bench: Bench, encoders: Sequence[str] | None, datasets: Sequence[str] | None) -> None:
+    """Refuse encoders and data sets that a suite does not have.
+
+    Raises:
+        CatalogError: Naming all of them, and the files of added encoders that cannot be used.
+    """
+    problems = [
+        f"no {kind} {name!r} in suite {bench.suite.id}." + (did_you_mean(name, known) or f" It has {', '.join(known)}.")
+        for kind, asked, known in (
+            ("encoder", encoders, list(bench.suite.encoders)),
+            ("data set", datasets, list(bench.suite.datasets)),
+        )
+        for name in asked or ()
+        if name not in known
+    ]
+    if problems:
+        raise CatalogError("\n".join([*problems, *dropin_problems(bench)]))
+
+
 def open_panel(suite: str) -> tuple[Bench, dict[str, Any]]:
     """The bench and the panel in force.
 
     Raises:
-        PanelError: If the suite has none.
+        RefusedError: If the suite has none.
+        PanelError: If its file is gone, or altered.
     """
     bench = open_bench(suite)
-    panel = active_panel(bench)
-    if panel is None:
-        raise PanelError(f"suite {suite} has no reference panel yet; freeze one: crs panel freeze --suite {suite}.")
-    return bench, panel
+    return bench, require_panel(bench)
 
 
 def prepare_dagster_home(home: Home) -> Path:
@@ -142,8 +172,7 @@ def open_instance(home: Home) -> Iterator[dg.DagsterInstance]:
 
 def known_suites(home: Home) -> list[str]:
     """Ids of the shipped suites and of the site's own."""
-    folders = (CATALOG_FOLDER / "suites", home.catalog / "suites")
-    return sorted(path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.toml"))
+    return entry_ids("suites", home.catalog)
 
 
 def prepare_workspace(home: Home) -> Path:

@@ -10,17 +10,26 @@ from rich.console import Console
 from crs_assets.cli.planning import ImageCounts
 from crs_assets.cli.session import open_bench
 from crs_assets.report.terminal import FULL_WIDTH, leaderboard_table
+from crs_assets.resources.artifact_store import StoreError
 from crs_assets.science.plan import Plan
 from crs_assets.stages import leaderboard as stage
+from crs_assets.stages.panel_in_force import scoring_command
 
 # Columns of the table where nobody's terminal limits it.
 TABLE_WIDTH = 110
 
 
 def show_leaderboard(suite: str, *, as_json: bool = False, as_csv: bool = False) -> None:
-    """Print the stored leaderboard of a suite, and where its page is."""
+    """Print the stored leaderboard of a suite, and where its page is.
+
+    Raises:
+        StoreError: If there is none yet.
+    """
     bench = open_bench(suite)
-    artifact = bench.store.open(bench.key("leaderboard"))
+    key = bench.key("leaderboard")
+    if not bench.store.peek(key):
+        raise StoreError(f"suite {bench.suite.id} has no leaderboard yet; make it first: {scoring_command(bench)}")
+    artifact = bench.store.open(key)
     rows = pl.read_parquet(artifact.file(stage.ROWS_FILE))
     if as_csv:
         click.echo(rows.write_csv(), nl=False)
@@ -43,14 +52,15 @@ def show_leaderboard(suite: str, *, as_json: bool = False, as_csv: bool = False)
         console = Console(width=TABLE_WIDTH)
     console.print(leaderboard_table(rows, bench.suite.protocol.id, narrow=console.width < FULL_WIDTH))
     if lacking := [name for name in bench.suite.encoders if name not in rows["encoder"]]:
-        console.print(f"Not scored yet: {', '.join(lacking)} (crs run --suite {suite}).", highlight=False)
+        text = f"Not scored yet: {', '.join(lacking)}. To score them: {bench.suite.command('run')}"
+        console.print(text, soft_wrap=True, highlight=False)
     if left_out := artifact.manifest.summary["unrankable"]:
         names = ", ".join(left_out)
         console.print(f"Not ranked on, no panel encoder being above its nulls there: {names}.", highlight=False)
     if any(spec.phantom for spec in bench.suite.image_sets.values()):
         console.print("Procedural phantoms, not medical images: this ranking says nothing about clinical use.")
     console.print(f"Page: {artifact.file(stage.HTML_FILE)}", soft_wrap=True, highlight=False)
-    console.print("UI:   make ui  (or: crs ui)", highlight=False)
+    console.print("UI:   crs ui", highlight=False)
 
 
 def plan_text(plan: Plan, counts: ImageCounts) -> str:

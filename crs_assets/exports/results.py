@@ -40,7 +40,10 @@ class SuiteResults:
     Attributes:
         suite: The suite.
         panel: Name of the reference panel that scores were taken against; empty where there is none.
-        runs: Rows of ``run_metrics``, of the null controls and of the control probes, with ``package_version``.
+        runs: Rows of ``run_metrics``, of the null controls and of the control probes, with ``asset``, which names where
+            they are kept, and ``package_version``.
+        further_runs: The same of the published probes under degradations beside the score; empty where there are none.
+        depths: Rows of the depth sweep, with ``package_version``; empty where there are none.
         class_runs: Rows per run and class of ``run_metrics``, with ``package_version``.
         test_classes: As ``suppression.count_classes`` makes it, of the evaluated images, with ``dataset`` and
             ``at_target``.
@@ -52,6 +55,8 @@ class SuiteResults:
     suite: Suite
     panel: str
     runs: pl.DataFrame
+    further_runs: pl.DataFrame
+    depths: pl.DataFrame
     class_runs: pl.DataFrame
     test_classes: pl.DataFrame
     profiles: Mapping[str, Mapping[str, Any]]

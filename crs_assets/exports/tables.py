@@ -34,18 +34,38 @@ _OF_SCORE = {
     "package_version": pl.String,
 }
 _OF_PROFILE = {name: kind for name, kind in _OF_SCORE.items() if name != "panel"}
+_SIZES = ("n_fit", "n_val", "n_eval")
 _TERMS = {"dominance": pl.Float64, "dominated": pl.Int64, "peers": pl.Int64, "closeness": pl.Float64}
 _AXES: Mapping[str, Any] = dict.fromkeys(AXES, pl.Float64)
 
 RUN_SCHEMA: Mapping[str, Any] = {
     **_CELL,
+    "asset": pl.String,
     **_RUN,
-    **dict.fromkeys(("n_fit", "n_val", "n_eval"), pl.Int64),
+    **dict.fromkeys(_SIZES, pl.Int64),
     **dict.fromkeys(("floor", "converged", "lambda_at_edge"), pl.Boolean),
     "classes_scored": pl.Int64,
     "auroc_source": pl.Float64,
     **dict.fromkeys(METRICS, pl.Float64),
     **_OF_RUN,
+}
+DEPTH_SCHEMA: Mapping[str, Any] = {
+    **_CELL,
+    "probe": pl.String,
+    "seed": pl.Int64,
+    "share": pl.Float64,
+    "block": pl.Int64,
+    "blocks": pl.Int64,
+    "pool": pl.String,
+    "dim": pl.Int64,
+    "chosen": pl.Boolean,
+    "lambda": pl.Float64,
+    "validation_log_loss": pl.Float64,
+    **dict.fromkeys(_SIZES, pl.Int64),
+    **dict.fromkeys(("converged", "lambda_at_edge"), pl.Boolean),
+    "classes_scored": pl.Int64,
+    **dict.fromkeys(METRICS, pl.Float64),
+    **{name: kind for name, kind in _OF_RUN.items() if name != "target_index"},
 }
 CLASS_SCHEMA: Mapping[str, Any] = {
     **_CELL,
@@ -94,10 +114,24 @@ AGGREGATE_SCHEMA: Mapping[str, Any] = {
 def run_table(results: SuiteResults) -> pl.DataFrame:
     """Every metric of every run; columns of ``RUN_SCHEMA``.
 
-    ``probe`` is ``linear``, the scored one, or a control probe; encoders of role ``null`` look at no image.
+    ``asset`` names where a row is kept: ``run_metrics``, ``control_probes`` (other probes than the scored one),
+    ``null_controls`` (role ``null``: what looks at no image), or ``extra_degradation_metrics`` (the scored probe under
+    degradations that no score is made from).
     """
-    counts = (told(name) for name in ("n_fit", "n_val", "n_eval"))
-    return _finished(_with_cell(results.runs, results), RUN_SCHEMA, [*_RUN]).with_columns(counts)
+    rows = pl.concat([results.runs, results.further_runs], how="diagonal")
+    return _finished(_with_cell(rows, results), RUN_SCHEMA, [*_RUN]).with_columns(map(told, _SIZES))
+
+
+def depth_table(results: SuiteResults) -> pl.DataFrame:
+    """Linear probes at several depths of each encoder, clean and at all labels; columns of ``DEPTH_SCHEMA``.
+
+    The row of the last depth repeats the published run; ``chosen`` is the depth that is best on validation. No score is
+    made from these.
+    """
+    if results.depths.is_empty():
+        return pl.DataFrame(schema=DEPTH_SCHEMA)
+    rows = _finished(_with_cell(results.depths, results), DEPTH_SCHEMA, ["seed", "share"])
+    return rows.with_columns(map(told, _SIZES))
 
 
 def class_table(results: SuiteResults) -> pl.DataFrame:
@@ -162,7 +196,14 @@ def aggregate_table(results: SuiteResults) -> pl.DataFrame:
 
 
 TABLES: Mapping[str, tuple[Callable[[SuiteResults], pl.DataFrame], str]] = {
-    "run_metrics": (run_table, "Every metric of every run: linear probes, control probes, null controls."),
+    "run_metrics": (
+        run_table,
+        "Every metric of every run: linear probes, control probes, null controls, and further degradations.",
+    ),
+    "depth_sweep": (
+        depth_table,
+        "Every metric of linear probes at several depths of each encoder, and the chosen depth.",
+    ),
     "class_metrics": (class_table, "AUROC of every class in every run of the linear probe, with its counts."),
     "axis_profiles": (axis_table, "The four raw axes of every cell, their parts, and z, under each reading."),
     "axis_profiles_by_seed": (axis_seed_table, "The four raw axes of every cell and seed, under each reading."),

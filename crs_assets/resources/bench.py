@@ -3,34 +3,20 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import dagster as dg
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from crs_assets.resources.artifact_store import ArtifactKey, ArtifactStore, write_atomic
 from crs_assets.resources.compute import Compute, ComputeDevice
+from crs_assets.resources.configuration import ArtifactStoreResource, read_configuration
 from crs_assets.resources.data_roots import DataRoots, Roots
 from crs_assets.resources.home import Home, home_path
 from crs_assets.resources.prepared_images import PreparedImages
 from crs_assets.resources.weights import Weights, WeightStore
 from crs_assets.science.encoders import FrozenEncoder, RunMode, load_encoder
 from crs_assets.science.suite import Suite
-from crs_assets.science.toml_models import CatalogError
-from crs_assets.science.toml_problems import problems
-
-Resource = TypeVar("Resource", bound=dg.ConfigurableResource)  # type: ignore[type-arg]
-
-
-class ArtifactStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """Content-addressed partitions on a local folder, mirrored to any fsspec URL on request."""
-
-    root: str = Field(description="Local folder of the store.")
-    remote: str = Field(default="", description="fsspec URL to mirror to and pull from; empty for none.")
-
-    def resolve(self) -> ArtifactStore:
-        """The plain object that assets use."""
-        return ArtifactStore(Path(self.root), self.remote or None)
 
 
 @dataclass(frozen=True)
@@ -122,18 +108,14 @@ def default_resources(suite: str | Path, home: Home | None = None) -> dict[str, 
     """Resources of a suite as CRS_HOME and its ``config.toml`` configure them, by resource key.
 
     Raises:
-        CatalogError: If ``config.toml`` has keys that nobody reads, or values of another kind.
+        CatalogError: As ``read_configuration``.
     """
     home = home or Home(home_path())
-    _check_config(home)
-    config = home.config
-    store = _made(home, "store", ArtifactStoreResource, root=str(home.artifacts), **config.get("store", {}))
-    compute = _made(home, "compute", ComputeDevice, **config.get("compute", {}))
-    roots = _made(home, "data_roots", DataRoots, default=str(home.data), configured=config.get("data_roots", {}))
-    weights = _made(
-        home,
-        "weights",
-        WeightStore,
+    config = read_configuration(home)
+    store = ArtifactStoreResource(root=str(home.artifacts), **config.get("store", {}))
+    compute = ComputeDevice(**config.get("compute", {}))
+    roots = DataRoots(default=str(home.data), configured=config.get("data_roots", {}))
+    weights = WeightStore(
         **{"mirror": str(home.mirror), **config.get("weights", {})},
         cache=str(home.path / "cache" / "weight-hashes.json"),
     )
@@ -141,31 +123,3 @@ def default_resources(suite: str | Path, home: Home | None = None) -> dict[str, 
         suite=str(suite), home=str(home.path), store=store, compute=compute, roots=roots, weights=weights
     )
     return {"store": store, "compute": compute, "roots": roots, "weights": weights, "bench": bench}
-
-
-def _made(home: Home, table: str, model: type[Resource], **settings: Any) -> Resource:
-    """A resource from its settings; those of a table of ``config.toml`` are named where they are refused."""
-    try:
-        return model(**settings)
-    except ValidationError as error:
-        found = problems(error, model, settings, (table,))
-        raise CatalogError("\n".join([f"{home.path / 'config.toml'}: {len(found)} problem(s):", *found])) from error
-
-
-def _check_config(home: Home) -> None:
-    """Refuse a misspelt key, which would otherwise be ignored in silence."""
-    tables = {
-        "compute": set(ComputeDevice.model_fields),
-        "store": set(ArtifactStoreResource.model_fields) - {"root"},
-        "weights": set(WeightStore.model_fields) - {"cache"},
-        "data_roots": None,
-    }
-    wrong = []
-    for table, keys in tables.items():
-        given = home.config.get(table, {})
-        if not isinstance(given, dict):
-            wrong.append(f"  {table}: expected a table [{table}].")
-        elif keys is not None and (unknown := set(given) - keys):
-            wrong.append(f"  [{table}]: unknown {', '.join(sorted(unknown))}; it takes {', '.join(sorted(keys))}.")
-    if wrong:
-        raise CatalogError("\n".join([f"{home.path / 'config.toml'}: {len(wrong)} problem(s):", *wrong]))

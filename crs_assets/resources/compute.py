@@ -92,17 +92,16 @@ class Compute:
 class ComputeDevice(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Where encoders and probes run."""
 
-    device: str = Field(default="auto", description="auto | cpu | cuda | cuda:<i>")
+    device: str = Field(default="auto", description="auto (a GPU where there is one), cpu, cuda, or cuda:1 and so on.")
     batch_size: int = Field(
         default=0, ge=0, description="Images per forward pass; 0: 16 on a CPU, on a GPU found by trial per encoder."
     )
     precision: PrecisionChoice = Field(
-        default="float32", description="float32 | auto: bfloat16 where embeddings keep a cosine of 0.999 and it pays."
+        default="float32", description="auto takes bfloat16 where embeddings keep a cosine of 0.999 and it pays."
     )
-    workers: int = Field(default=0, ge=0, description="Threads that decode images; 0 takes the number of cores.")
+    workers: int = Field(default=0, ge=0, description="Threads that decode and degrade images; 0: one per core.")
     threads: int = Field(default=0, ge=0, description="Threads that encode; 0: one per core on a CPU, two on a GPU.")
-
-    fits: int = Field(default=0, ge=0, description="Probe processes on a CPU; 0 takes up to four.")
+    fits: int = Field(default=0, ge=0, description="Probe processes on a CPU; 0: one per core, up to four.")
     image_cache_gb: float = Field(
         default=IMAGE_CACHE_GB, ge=0, description="Disk for prepared images that several encoders share; 0: none."
     )

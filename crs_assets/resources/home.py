@@ -1,23 +1,19 @@
 """CRS_HOME: the one folder that holds a site's state, and the names of what lies in it."""
 
 import os
-import tomllib
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from crs_assets.science.encoders.spec import EncoderSpec, load_encoder_spec
 from crs_assets.science.suite import Suite, load_suite
 from crs_assets.science.toml_models import CatalogError
 
 DEFAULT_HOME = ".crs"
-CONFIG_TABLES = ("data_roots", "store", "compute", "weights")
 
 
 @dataclass(frozen=True)
 class Home:
-    """Paths below CRS_HOME, and the site's own catalogue and configuration."""
+    """Paths below CRS_HOME, and the site's own catalogue."""
 
     path: Path
 
@@ -59,26 +55,6 @@ class Home:
     def dropins(self, suite: str) -> Path:
         """Encoders added to a suite: one TOML file each."""
         return self.path / "encoders" / suite
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """``config.toml``: ``[data_roots]``, ``[store] remote``, ``[weights] mirror``; empty where there is none.
-
-        Raises:
-            CatalogError: If the file is not TOML or has unknown tables, or CRS_HOME is no folder.
-        """
-        if self.path.exists() and not self.path.is_dir():
-            raise CatalogError(f"CRS_HOME is {self.path}, which is a file; name a folder.")
-        path = self.path / "config.toml"
-        if not path.exists():
-            return {}
-        try:
-            config = tomllib.loads(path.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise CatalogError(f"{path}: not a TOML file ({error}).") from error
-        if unknown := sorted(set(config) - set(CONFIG_TABLES)):
-            raise CatalogError(f"{path}: unknown table(s) {unknown}; it takes {list(CONFIG_TABLES)}.")
-        return config
 
     def read_dropins(self, suite: Suite) -> "Dropins":
         """The encoders added to a suite, in the order they were added; one that cannot be used bars no other."""

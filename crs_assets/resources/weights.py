@@ -111,13 +111,13 @@ class Weights:
 class WeightStore(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Weights of encoders. The token for gated repositories comes from HF_TOKEN, never from a configuration."""
 
-    mirror: str = Field(description="Folder laid out as <repository>/<revision>/<file>.")
+    mirror: str = Field(description="Folder of mirrored weights; by default `weights` of CRS_HOME.")
     cache: str = Field(description="File that remembers hashes by path, size and modification time.")
     download: bool = Field(default=False, description="Fetch missing hub files during a run; off: a run never does.")
-    endpoint: str = Field(default="", description="Address of the hub; HF_ENDPOINT, or the public hub, when empty.")
+    endpoint: str = Field(default="", description="Address of the hub; by default HF_ENDPOINT, else the public hub.")
 
     def resolve(self) -> Weights:
         """The plain object that assets use."""
         endpoint = self.endpoint or os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT
         hub = Hub(endpoint.rstrip("/"), os.environ.get("HF_TOKEN") or None)
-        return Weights(Path(self.mirror), Path(self.cache), hub, self.download)
+        return Weights(Path(self.mirror).expanduser(), Path(self.cache), hub, self.download)

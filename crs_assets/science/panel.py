@@ -103,7 +103,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         panel: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise PanelError(f"no panel {path.stem}; freeze one with `crs panel freeze`.") from error
+        raise PanelError(f"no panel {path.stem}; bring its file back, or freeze one.") from error
     except json.JSONDecodeError as error:
         raise PanelError(f"{path.name}: not JSON ({error}).") from error
     verify(panel, path.name)
@@ -150,13 +150,12 @@ def check_comparable(panel: Mapping[str, Any], dataset: str, conditions: Mapping
     if panel["protocol"] != protocol:
         raise PanelError(
             f"panel {panel['name']} is of protocol {panel['protocol']}, these runs of {protocol}; "
-            "results of two protocols never share a table. Freeze a panel of this suite: crs panel freeze."
+            "results of two protocols never share a table. Freeze a panel of this suite."
         )
     expected = panel["datasets"].get(dataset)
     if expected is None:
         raise PanelError(
-            f"panel {panel['name']} does not cover {dataset}: run the suite's panel members on it, "
-            "then crs panel freeze."
+            f"panel {panel['name']} does not cover {dataset}: run the suite's panel members on it, and freeze another."
         )
     wrong = [name for name, value in conditions.items() if canonical_json(expected.get(name)) != canonical_json(value)]
     if wrong:

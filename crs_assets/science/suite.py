@@ -1,7 +1,8 @@
 """Suites: which data sets and encoders are measured together, under which protocol, against which panel."""
 
+import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pydantic import Field
 from crs_assets.science.datasets.spec import DatasetSpec, load_dataset_spec
 from crs_assets.science.encoders.spec import EncoderSpec, load_encoder_spec
 from crs_assets.science.protocol import Protocol, load_protocol
+from crs_assets.science.suggestion import did_you_mean
 from crs_assets.science.toml_models import CatalogError, FrozenModel, read_toml, resolve_extends, validate
 from crs_assets.science.transfer import TransferError, mapped_labels
 
@@ -44,7 +46,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite with everything its file names loaded and cross-checked."""
+    """A suite with everything its file names loaded and cross-checked.
+
+    Attributes:
+        spec: Its file.
+        protocol: The protocol.
+        readings: The protocol, and further readings of the same runs.
+        datasets: Data sets by id.
+        targets: Transfer targets by id.
+        encoders: Encoders and controls by id.
+        path: Its file, where it was named by its path and not by its id.
+    """
 
     spec: SuiteSpec
     protocol: Protocol
@@ -52,11 +64,16 @@ class Suite:
     datasets: dict[str, DatasetSpec]
     targets: dict[str, DatasetSpec]
     encoders: dict[str, EncoderSpec]
+    path: Path | None = field(default=None, compare=False)
 
     @property
     def id(self) -> str:
         """The suite's id: prefix of its asset keys, name of its folder in the store."""
         return self.spec.id
+
+    def command(self, words: str) -> str:
+        """A ``crs`` command on this suite, as it is typed into a shell: ``run`` gives ``crs run --suite demo``."""
+        return f"crs {words} --suite {shlex.quote(str(self.path or self.id))}"
 
     @cached_property
     def image_sets(self) -> dict[str, DatasetSpec]:
@@ -135,14 +152,24 @@ def find_entry(kind: str, name: str, user_catalog: Path | None = None) -> Path:
     Raises:
         CatalogError: If no such entry exists, or two do.
     """
-    folders = [CATALOG_FOLDER / kind, *([user_catalog / kind] if user_catalog else [])]
-    found = [folder / f"{name}.toml" for folder in folders if (folder / f"{name}.toml").is_file()]
+    found = [path for folder in _folders(kind, user_catalog) if (path := folder / f"{name}.toml").is_file()]
     if len(found) > 1:
         raise CatalogError(f"{kind}/{name}.toml exists in the shipped and in your catalogue; rename yours.")
     if not found:
-        known = sorted(path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.toml"))
-        raise CatalogError(f"no {kind} entry {name!r}; known: {', '.join(known)}. Add {name}.toml to your catalogue.")
+        known = entry_ids(kind, user_catalog)
+        meant = did_you_mean(name, known) or f" Known: {', '.join(known)}."
+        raise CatalogError(f"no {kind} entry {name!r}.{meant} Or add {name}.toml to your catalogue.")
     return found[0]
+
+
+def entry_ids(kind: str, user_catalog: Path | None = None) -> list[str]:
+    """Ids of the shipped entries of a kind and of the user's own, sorted; arguments as of ``find_entry``."""
+    folders = _folders(kind, user_catalog)
+    return sorted({path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.toml")})
+
+
+def _folders(kind: str, user_catalog: Path | None) -> list[Path]:
+    return [CATALOG_FOLDER / kind, *([user_catalog / kind] if user_catalog else [])]
 
 
 def load_suite(source: str | Path, user_catalog: Path | None = None) -> Suite:
@@ -151,7 +178,8 @@ def load_suite(source: str | Path, user_catalog: Path | None = None) -> Suite:
     Raises:
         CatalogError: Naming every entry that is missing or contradictory.
     """
-    path = Path(source) if str(source).endswith(".toml") else find_entry("suites", str(source), user_catalog)
+    is_path = str(source).endswith(".toml")
+    path = Path(source) if is_path else find_entry("suites", str(source), user_catalog)
     document = resolve_extends(read_toml(path), lambda parent: find_entry("suites", parent, user_catalog))
     spec = validate(SuiteSpec, document, source=path.name)
     find_protocol = partial(find_entry, "protocols", user_catalog=user_catalog)
@@ -168,6 +196,7 @@ def load_suite(source: str | Path, user_catalog: Path | None = None) -> Suite:
             name: load_encoder_spec(find_entry("encoders", name, user_catalog))
             for name in (*spec.encoders, *spec.controls)
         },
+        path=path.resolve() if is_path else None,
     )
     problems = list(_contradictions(suite, path))
     if problems:
@@ -190,12 +219,13 @@ def _wrong_roles(suite: Suite) -> Iterator[str]:
     spec = suite.spec
     listed = [("encoders", name, "encoder") for name in spec.encoders]
     listed += [("controls", name, "control") for name in spec.controls]
-    for field, name, role in listed:
+    for place, name, role in listed:
         if suite.encoders[name].role != role:
-            yield f"{field}: {name} is of role {suite.encoders[name].role!r}; this list is for {role}s."
+            yield f"{place}: {name} is of role {suite.encoders[name].role!r}; this list is for {role}s."
     for name in (*spec.panel_members, spec.shuffled_labels_encoder):
         if name not in spec.encoders:
-            yield f"panel_members, shuffled_labels_encoder: {name} is not among the suite's encoders."
+            meant = did_you_mean(name, spec.encoders)
+            yield f"panel_members, shuffled_labels_encoder: {name} is not among the suite's encoders.{meant}"
     for name, dataset in suite.datasets.items():
         if dataset.role != "source":
             yield f"datasets: {name} is a transfer target; it comes in through its source's transfer_target."

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+
+from crs_assets.science.suggestion import did_you_mean
 
 PATTERNS: Mapping[str, str] = {
     r"^[a-z0-9][a-z0-9._-]*$": "lower-case letters, digits, '.', '_' and '-', the first a letter or a digit",
@@ -116,7 +117,7 @@ def _told(items: Sequence[ErrorDetails], model: type[BaseModel]) -> str:
     name = str(item["loc"][-1]) if item["loc"] else ""
     if item["type"] == "missing":
         field = at.model_fields.get(name)
-        kind = _kind(field.annotation) if field else ""
+        kind = kind_of(field.annotation) if field else ""
         return f"is missing; expected {kind}" if kind else "is missing"
     if item["type"] == "extra_forbidden":
         return _unknown(name, list(at.model_fields))
@@ -128,10 +129,8 @@ def _told(items: Sequence[ErrorDetails], model: type[BaseModel]) -> str:
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
-    close = get_close_matches(name, known, 1)
-    meant = f" Did you mean {close[0]!r}?" if close else ""
     expected = f"one of {', '.join(known)}" if known else "no key at all"
-    return f"unknown key.{meant} Expected {expected}."
+    return f"unknown key.{did_you_mean(name, known)} Expected {expected}."
 
 
 def _expected(item: ErrorDetails) -> str:
@@ -163,8 +162,8 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models(argument)
 
 
-def _kind(annotation: Any) -> str:
-    """What a field takes; empty where that is not told in a few words."""
+def kind_of(annotation: Any) -> str:
+    """What a field of this type takes, in words; empty where a few do not tell."""
     origin = get_origin(annotation)
     if origin is Literal:
         return f"one of {', '.join(map(repr, get_args(annotation)))}"

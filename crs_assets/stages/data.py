@@ -50,7 +50,7 @@ class DatasetIndex(Stage):
     """One row per image of an image set: id, group, labels, subgroups, test membership, pixel digest, quarantine."""
 
     name = "dataset_index"
-    code_version = "1"
+    code_version = "2"
     libraries = ("opencv-python-headless", "pillow", "simplejpeg")
     optional_libraries = DICOM_LIBRARIES
 
@@ -108,7 +108,7 @@ class Splits(Stage):
     """Roles of a data set's images for one seed, nested label subsets, and the classes that can be scored."""
 
     name = "splits"
-    code_version = "1"
+    code_version = "2"
 
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
         """Every data set and seed."""

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
-from crs_assets.science.encoders import EncoderMemoryError, FrozenEncoder, PrecisionError, single_threaded_tensors
+from crs_assets.science.encoders import (
+    AbsentWeightsError,
+    EncoderMemoryError,
+    FrozenEncoder,
+    PrecisionError,
+    single_threaded_tensors,
+)
 from crs_assets.science.extraction import Encoder, extract
 from crs_assets.science.images import single_threaded
 from crs_assets.science.protocol import CLEAN
@@ -71,7 +77,15 @@ def obtain_weights(bench: Bench, encoder: str) -> None:
     def progress(_file: str, done: int, total: int | None) -> None:
         report(Progress(EncoderWeights.name, (encoder,), done, total or done, "bytes"))
 
-    bench.weights.ensure(bench.suite.encoders[encoder], progress)
+    spec = bench.suite.encoders[encoder]
+    try:
+        bench.weights.ensure(spec, progress)
+    except AbsentWeightsError as error:
+        # What is not pinned is not downloaded by a program: a person decides what to take.
+        if bench.weights.download or spec.weights.source != "hub" or not spec.weights.revision:
+            raise
+        fetch = f"{bench.suite.command('weights fetch')} --encoder {encoder}"
+        raise AbsentWeightsError(error.what, [fetch, *error.commands]) from error
 
 
 class Encoding(Stage):

@@ -12,9 +12,10 @@ from crs_assets.resources.bench import Bench
 from crs_assets.science.canonical import canonical_json
 from crs_assets.science.leaderboard import Board, Entry, build_board
 from crs_assets.stages.nulls import NullComparison, null_comparisons
+from crs_assets.stages.panel_in_force import active_panel, require_panel
 from crs_assets.stages.probes import NullControls, ProbePredictions
-from crs_assets.stages.scores import AxisProfile, Crs, active_panel, read_profile, read_score
-from crs_assets.stages.stage import Built, RefusedError, Stage, provenance
+from crs_assets.stages.scores import AxisProfile, Crs, read_profile, read_score
+from crs_assets.stages.stage import Built, Stage, provenance
 
 ROWS_FILE = "leaderboard.parquet"
 CELLS_FILE = "cells.parquet"
@@ -94,11 +95,9 @@ def make_board(bench: Bench, comparisons: list[NullComparison]) -> Board:
     """The tables, from what is published.
 
     Raises:
-        RefusedError: If no encoder has a score yet.
+        RefusedError: If there is no panel yet.
     """
-    panel = active_panel(bench)
-    if panel is None:
-        raise RefusedError("the suite has no reference panel yet; freeze one with `crs panel freeze`.")
+    panel = require_panel(bench)
     below: dict[str, set[str]] = {}
     for comparison in comparisons:
         if not comparison.above:

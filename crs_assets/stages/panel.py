@@ -6,8 +6,8 @@ from typing import Any
 
 from crs_assets.resources.artifact_store import Staging
 from crs_assets.resources.bench import Bench
-from crs_assets.stages.scores import active_panel, panel_path
-from crs_assets.stages.stage import Built, RefusedError, Stage
+from crs_assets.stages.panel_in_force import active_panel, panel_path, require_panel
+from crs_assets.stages.stage import Built, Stage
 
 PANEL_FILE = "panel.json"
 
@@ -29,10 +29,8 @@ class ReferencePanel(Stage):
 
     def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:  # noqa: ARG002
         """Copy the verified file, so that the store holds what the scores were taken against."""
-        path, panel = panel_path(bench), active_panel(bench)
-        if path is None or panel is None:
-            raise RefusedError("the suite has no reference panel yet; freeze one with `crs panel freeze`.")
-        shutil.copyfile(path, staging.path(PANEL_FILE))
+        panel, path = require_panel(bench), panel_path(bench)
+        shutil.copyfile(str(path), staging.path(PANEL_FILE))
         return Built(
             {
                 "name": panel["name"],

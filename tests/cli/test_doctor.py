@@ -83,6 +83,72 @@ def test_sizes_and_current_commits_are_shown_where_the_site_lets_runs_download(e
     assert f"its current commit is {newest}" in asked
 
 
+@pytest.fixture
+def edited(make_home):
+    """A home whose table of tiny-skin is another."""
+
+    def edit(change):
+        home = make_home(bare=True)
+        table = home / "data" / "tiny-skin" / "manifest.csv"
+        table.write_text(change(table.read_text()))
+        return home
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda text: text.replace("naevus", "Nevus", 1), "column 'label': expected one of the classes"),
+        (lambda text: text.replace("label", "diagnosis", 1), "columns missing"),
+        (lambda text: "".join(text.splitlines(keepends=True)[:20]), "no class has enough positives and negatives"),
+        (lambda text: text.replace("images/", "pictures/"), "150 of 150 image files are missing"),
+    ],
+)
+def test_what_the_tables_of_a_data_set_tell_is_told_as_dataset_check_tells_it(
+    examined, edited, monkeypatch, change, problem
+):
+    home = edited(change)
+    finding = examined(home)["data set tiny-skin"]
+    command = "crs dataset check tiny-skin --protocol tiny-v1"
+    assert (finding.level, finding.commands) == ("missing", (command,))
+    assert problem in finding.text
+    assert finding.text in CliRunner().invoke(main, command.split()[1:]).output
+    assert examined(home)["data set tiny-chest"].level == "ok"
+
+
+def test_no_image_is_opened(examined, make_home):
+    home = make_home(bare=True)
+    for image in (home / "data" / "tiny-skin" / "images").iterdir():
+        image.write_bytes(b"nothing that decodes")
+    assert examined(home)["data set tiny-skin"].level == "ok"
+
+
+def test_two_label_fractions_of_the_same_images_are_noted(examined, edited, monkeypatch):
+    # A protocol whose smallest fractions differ by less than one image of the tiny set's training images.
+    home = edited(lambda text: text)
+    protocol = home / "catalog" / "protocols" / "tiny-v1.toml"
+    protocol.write_text(protocol.read_text().replace("[0.2, 0.5, 1.0]", "[0.2, 0.2001, 1.0]"))
+    monkeypatch.setenv("CRS_HOME", str(home))
+    notes = [finding for finding in examine("tiny") if finding.topic == "data set tiny-skin"]
+    assert [finding.level for finding in notes] == ["ok", "note"]
+    assert "two label fractions come to the same images" in notes[1].text
+
+
+def test_a_mirror_that_is_not_there_is_told_and_nothing_is_fetched_into_it(examined, make_home, tmp_path):
+    home = make_home(bare=True)
+    assert "weights mirror" not in examined(home)
+    gone = tmp_path / "wieghts"
+    (home / "config.toml").write_text(f'[weights]\nmirror = "{gone}"\n')
+    finding = examined(home)["weights mirror"]
+    assert finding.level == "missing"
+    assert finding.text == f"[weights] mirror: no folder {gone}; make it, or correct {home / 'config.toml'}."
+    result = CliRunner().invoke(main, ["weights", "fetch", "--suite", "tiny"])
+    assert result.exit_code == 1
+    assert finding.text in result.output
+    assert not gone.exists()
+
+
 def test_commands_stay_on_one_line_in_the_narrowest_terminal(monkeypatch, tmp_path):
     monkeypatch.setenv("CRS_HOME", str(tmp_path / "a home"))
     monkeypatch.setenv("COLUMNS", "40")

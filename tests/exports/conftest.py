@@ -1,17 +1,28 @@
 """Results of the tiny suite, and an export of everything with a known key."""
 
+import shutil
+
 import pytest
 
 from crs_assets.cli.exporting import read_results
 from crs_assets.exports.exporting import FORMATS, export_facts, export_files, prediction_files
 from crs_assets.exports.folder import write_folder
+from crs_assets.stages.analyses.depth import DepthFeatures, DepthSweep
+from crs_assets.stages.analyses.extra_degradations import ExtraDegradationMetrics, ExtraDegradedFeatures
 
 BENCHMARK = "tests/tiny-benchmark"
 
 
 @pytest.fixture(scope="session")
-def results(finished):
-    return read_results(finished)
+def results(finished_home, tiny, tmp_path_factory):
+    """The finished suite, with two tables beside the score of one encoder, data set and seed."""
+    home = tmp_path_factory.mktemp("analysed") / "home"
+    shutil.copytree(finished_home, home)
+    bench = tiny.open_bench(home)
+    for features, metrics in ((DepthFeatures(), DepthSweep()), (ExtraDegradedFeatures(), ExtraDegradationMetrics())):
+        features.ensure(bench, "vit-a", "tiny-skin")
+        metrics.ensure(bench, "vit-a", "tiny-skin.s0")
+    return read_results(bench)
 
 
 @pytest.fixture(scope="session")

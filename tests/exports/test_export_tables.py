@@ -9,6 +9,8 @@ from crs_assets.exports import tables
 from crs_assets.exports.results import ExportError
 from crs_assets.science.protocol import AXES
 from crs_assets.stages.analyses.control_probes import ControlProbes
+from crs_assets.stages.analyses.depth import DepthFeatures, DepthSweep
+from crs_assets.stages.analyses.extra_degradations import ExtraDegradationMetrics, ExtraDegradedFeatures
 from crs_assets.stages.data import read_index
 from crs_assets.stages.encoders import usable_rows
 from crs_assets.stages.probes import read_runs
@@ -16,6 +18,7 @@ from crs_assets.stages.scores import read_profile, read_score
 
 SCHEMAS = {
     "run_metrics": tables.RUN_SCHEMA,
+    "depth_sweep": tables.DEPTH_SCHEMA,
     "class_metrics": tables.CLASS_SCHEMA,
     "axis_profiles": tables.AXIS_SCHEMA,
     "axis_profiles_by_seed": tables.AXIS_SEED_SCHEMA,
@@ -44,7 +47,7 @@ def test_no_table_has_a_nan_or_a_row_twice(name, results):
     assert not any(floats.row(0))
     keys = [
         column
-        for column in ("reading", "encoder", "probe", "dataset", "seed", "fraction", "condition", "class")
+        for column in ("reading", "encoder", "probe", "dataset", "seed", "fraction", "condition", "class", "share")
         if column in made.columns
     ]
     assert made.select(keys).n_unique() == made.height
@@ -75,6 +78,61 @@ def test_control_probes_are_in_the_table_where_they_are_stored(bench):
     knn = table.filter(pl.col("probe") == "knn")
     assert knn["ece"].null_count() == knn.height
     assert knn["auroc"].null_count() == 0
+
+
+def test_every_run_says_where_it_is_kept(results, finished):
+    table = tables.run_table(results)
+    kept = {asset: set(rows["condition"]) for (asset,), rows in table.group_by("asset")}
+    assert set(kept) == {"run_metrics", "null_controls", "extra_degradation_metrics"}
+    further = {condition.name for condition in finished.suite.protocol.extra_degradations()}
+    assert kept["extra_degradation_metrics"] == further
+    assert not further & kept["run_metrics"]
+    assert set(table.filter(pl.col("asset") == "null_controls")["role"]) == {"null"}
+    # One encoder, data set and seed; nothing of it is transferred.
+    rows = table.filter(pl.col("asset") == "extra_degradation_metrics")
+    assert rows.select("encoder", "dataset", "seed", "target_index").unique().rows() == [
+        ("vit-a", "tiny-skin", 0, None)
+    ]
+    assert rows["auroc"].null_count() == 0
+
+
+def test_the_last_depth_repeats_the_published_run_and_one_depth_is_chosen(results, finished):
+    table = tables.depth_table(results)
+    assert table.select("encoder", "dataset", "seed").unique().rows() == [("vit-a", "tiny-skin", 0)]
+    assert table["share"].is_sorted()
+    assert table["share"][-1] == 1.0
+    assert table["chosen"].sum() == 1
+    clean = (pl.col("condition") == "clean") & (pl.col("fraction") == 1.0)
+    published = read_runs(finished, "vit-a", "tiny-skin.s0").filter(clean)
+    assert table["n_eval"][-1] == published["n_eval"].item()
+    assert table["auroc"][-1] == pytest.approx(published["auroc"].item(), abs=0.02)
+
+
+def test_without_analyses_there_is_no_row_of_them(finished):
+    found = read_results(finished)
+    assert tables.depth_table(found).schema == pl.Schema(tables.DEPTH_SCHEMA)
+    assert tables.depth_table(found).height == 0
+    assert set(tables.run_table(found)["asset"]) == {"run_metrics", "null_controls"}
+
+
+@pytest.mark.parametrize(
+    ("stages", "input_name", "told"),
+    [
+        ((ExtraDegradedFeatures(), ExtraDegradationMetrics()), "runs", "further degradations are older than its runs"),
+        ((DepthFeatures(), DepthSweep()), "splits", "depth sweep is older than its weights, images or splits"),
+    ],
+)
+def test_analyses_of_another_day_are_refused_with_both_commands(bench, stages, input_name, told):
+    features, metrics = stages
+    features.ensure(bench, "vit-a", "tiny-skin")
+    metrics.ensure(bench, "vit-a", "tiny-skin.s0")
+    key = bench.key(metrics.name, "vit-a", "tiny-skin.s0")
+    old = bench.store.peek(key).recipe["inputs"][input_name]
+    (manifest,) = (bench.store.root / key.path).glob("*/manifest.json")
+    manifest.write_text(manifest.read_text().replace(old, "0" * 64))
+    cure = "crs run --suite tiny, then crs report --suite tiny"
+    with pytest.raises(ExportError, match=rf"vit-a on tiny-skin.s0: its {told}(.|\n)*{cure}"):
+        read_results(bench)
 
 
 def test_counts_of_few_patients_are_hidden_and_others_told(results, finished):

@@ -34,9 +34,9 @@ def store(tmp_path, hub, download=False, token=None):
 def test_a_run_never_downloads_unless_the_site_switched_it_on(tmp_path, hub):
     spec = encoder("a", hub.publish("owner/a", {"a.bin": CONTENT}))
     weights = store(tmp_path, hub)
-    by_run = r"under \[weights\] in config\.toml\): crs weights fetch --encoder a or: hf"
+    by_hand = r"under \[weights\] in config\.toml\): hf download owner/a"
     for look in (weights.ensure, weights.hashes, weights.fingerprint):
-        with pytest.raises(WeightsError, match=by_run):
+        with pytest.raises(WeightsError, match=by_hand):
             look(spec)
     assert hub.seen == []
 

@@ -119,7 +119,7 @@ def test_a_panel_under_another_files_name_is_refused(panel, tmp_path):
 
 
 def test_a_missing_and_a_broken_panel_are_named(tmp_path):
-    with pytest.raises(PanelError, match="no panel gone; freeze one"):
+    with pytest.raises(PanelError, match="no panel gone; bring its file back"):
         panels.read(tmp_path / "gone.json")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(PanelError, match=r"broken\.json: not JSON"):
@@ -144,9 +144,9 @@ def test_a_score_on_other_data_is_refused_naming_what_differs(panel, change, nam
 
 
 def test_another_protocol_or_an_uncovered_data_set_is_refused_with_the_cure(panel):
-    with pytest.raises(PanelError, match=r"of protocol crs-v1, these runs of demo-v1.*crs panel freeze"):
+    with pytest.raises(PanelError, match=r"of protocol crs-v1, these runs of demo-v1.*Freeze a panel of this suite"):
         panels.check_comparable(panel, "skin", {}, "demo-v1")
-    with pytest.raises(PanelError, match=r"does not cover fundus.*panel members on it.*crs panel freeze"):
+    with pytest.raises(PanelError, match=r"does not cover fundus.*panel members on it, and freeze another"):
         panels.check_comparable(panel, "fundus", {}, PROTOCOL.id)
 
 

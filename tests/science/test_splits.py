@@ -336,9 +336,22 @@ def test_eligibility_applies_every_rule():
     assert table["test_positives"].to_list() == [40, 20, 10, 9]
     # 79 in test, so negatives are what is left.
     assert table["test_negatives"].to_list() == [39, 59, 69, 70]
+    # Every image is of another group.
+    assert table["test_positive_groups"].to_list() == table["test_positives"].to_list()
+    assert table["train_negative_groups"].to_list() == table["train_negatives"].to_list()
     assert table["reason"].to_list() == [None, None, None, "9 test positives, 10 needed"]
     with pytest.raises(ValueError, match=r"missing \[4\]"):
         eligible_classes(index, space, splits[:4], PROTOCOL)
+
+
+def test_groups_of_a_class_are_counted_once_and_fewest_over_the_seeds():
+    space = Space("k", "multiclass", ("A", "B"))
+    # Forty people with three images each; a person's images are never divided, so a third as many are people.
+    index = make_index([number // 3 for number in range(120)], [0] * 60 + [1] * 60, space)
+    splits = [split_seed(index, space, seed, PROTOCOL) for seed in PROTOCOL.data.seeds]
+    table = eligible_classes(index, space, splits, PROTOCOL)
+    for name in ("test_positive", "test_negative", "train_positive", "validation_negative"):
+        assert [3 * count for count in table[f"{name}_groups"]] == table[f"{name}s"].to_list()
 
 
 def test_uncertain_cells_count_for_neither_sign():

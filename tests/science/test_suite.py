@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from crs_assets.science.suite import CATALOG_FOLDER, find_entry, load_suite, parse_task, task_key
+from crs_assets.science.suite import CATALOG_FOLDER, entry_ids, find_entry, load_suite, parse_task, task_key
 from crs_assets.science.toml_models import CatalogError
 
 SUITE = """
@@ -76,8 +76,21 @@ def test_entries_of_ones_own_are_found_and_never_shadow_shipped_ones(catalogue):
     catalogue("suites", "demo", SUITE)
     with pytest.raises(CatalogError, match="in the shipped and in your catalogue; rename yours"):
         find_entry("suites", "demo", folder)
-    with pytest.raises(CatalogError, match=r"no suites entry 'gone'; known: .*mine.*Add gone\.toml"):
+    with pytest.raises(CatalogError, match=r"no suites entry 'gone'\. Known: demo, .*mine.*add gone\.toml"):
         find_entry("suites", "gone", folder)
+    assert entry_ids("suites", folder) == ["demo", "demo-full", "mine", "open", "paper"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "meant"),
+    [("suites", "dmeo", "demo"), ("encoders", "medsiglib", "medsiglip"), ("datasets", "isic2018", "isic2019")],
+)
+def test_of_an_unknown_entry_the_nearest_is_told_in_place_of_all(kind, name, meant):
+    with pytest.raises(CatalogError) as caught:
+        find_entry(kind, name)
+    assert str(caught.value) == (
+        f"no {kind} entry {name!r}. Did you mean {meant!r}? Or add {name}.toml to your catalogue."
+    )
 
 
 def test_a_suite_takes_a_protocol_of_ones_own_that_extends_another(catalogue):
@@ -105,3 +118,13 @@ def test_a_contradictory_suite_is_refused_by_name(catalogue, line, message):
     folder = catalogue("suites", "mine", SUITE + line)
     with pytest.raises(CatalogError, match=message):
         load_suite("mine", folder)
+
+
+def test_a_command_names_the_suite_as_it_was_named(demo, tmp_path, monkeypatch):
+    assert demo.command("panel freeze") == "crs panel freeze --suite demo"
+    folder = tmp_path / "a place"
+    folder.mkdir()
+    (folder / "mine.toml").write_text(SUITE)
+    monkeypatch.chdir(folder)
+    # Typed anywhere, and read as one word.
+    assert load_suite("mine.toml").command("run") == f"crs run --suite '{folder / 'mine.toml'}'"

@@ -104,14 +104,18 @@ def test_freezing_again_gives_the_same_panel_and_the_profiles_rederive_it(bench)
 def test_a_panel_is_not_frozen_before_its_members_and_nulls_are_there(bench):
     shutil.rmtree(bench.store.root / bench.key("axis_profile", "vit-c").path)
     shutil.rmtree(bench.store.root / bench.key("null_controls", "tiny-skin.s1").path)
-    with pytest.raises(PanelError, match=r"profile of vit-c, null controls of tiny-skin\.s1; make them first: crs run"):
+    with pytest.raises(
+        PanelError, match=r"profiles \(vit-c\), null controls \(tiny-skin\); make them first: crs run --suite tiny$"
+    ):
         freeze_panel(bench)
 
 
 def test_a_panel_is_not_frozen_of_a_member_with_a_missing_cell(bench):
     shutil.rmtree(bench.store.root / bench.key(RunMetrics.name, "vit-b", "tiny-chest.s1").path)
     AxisProfile().ensure(bench, "vit-b")
-    with pytest.raises(PanelError, match="vit-b has not been run on tiny-chest"):
+    with pytest.raises(
+        PanelError, match=r"no up-to-date runs \(vit-b on tiny-chest\); make them first: crs run --suite tiny$"
+    ):
         freeze_panel(bench)
 
 
@@ -146,7 +150,7 @@ def test_a_data_set_that_the_panel_lacks_has_axes_and_the_cure_instead_of_a_scor
     del panel["datasets"]["tiny-chest"]
     score = score_encoder(finished, panel, read_profile(finished, "vit-a"))
     assert set(score["readings"]["tiny-v1"]["datasets"]) == {"tiny-skin"}
-    assert "crs panel freeze" in score["coverage"]["tiny-chest"]
+    assert "crs panel freeze --suite tiny" in score["coverage"]["tiny-chest"]
     assert not score["complete"]
     assert score["readings"]["tiny-v1"]["aggregate"] is None
 

@@ -25,7 +25,7 @@ KINDS = {
 def data_cards(evidence: Evidence) -> Sequence[Block]:
     """A card per image set: terms, labels, counts, exclusions, citation."""
     cards = [Folded(f"{card.title} ({card.id})", (Facts(card.facts), *_card_tables(card))) for card in evidence.cards]
-    note = "Counts of 1 to 9 positives are not told, nor a count that would give one away."
+    note = "Counts of 1 to 9 images or patients are not told, nor a count that would give one away."
     return [_overview(evidence), Text(note, is_note=True), *cards]
 
 

@@ -11,7 +11,7 @@ from crs_assets.science.datasets.columns import SUBGROUP
 from crs_assets.science.datasets.counts import check_expected, count_summary
 from crs_assets.science.datasets.duplicates import CONFLICTING
 from crs_assets.science.datasets.errors import DatasetError, row_list
-from crs_assets.science.datasets.index import ProgressCallback, build_index
+from crs_assets.science.datasets.index import ProgressCallback, build_index, presume_index
 from crs_assets.science.datasets.manifest import absent_subgroups
 from crs_assets.science.datasets.near_duplicates import near_duplicates
 from crs_assets.science.datasets.raw_table import DECLARED, UNGROUPED
@@ -79,6 +79,7 @@ def check_dataset(
     spec: DatasetSpec,
     *,
     protocol: Protocol | str = "crs-v1",
+    images: bool = True,
     workers: int = 1,
     look_alikes: bool = False,
     progress: ProgressCallback | None = None,
@@ -91,6 +92,7 @@ def check_dataset(
         root: The data set's folder.
         spec: The data set.
         protocol: Whose splits and eligibility rule are previewed: a protocol, or the id of a shipped one.
+        images: Whether images are opened; without, the tables decide, and every file that is there counts as sound.
         workers: Threads that decode.
         look_alikes: Whether near-duplicates are looked for too, where the specialty allows it; decodes once more.
         progress: Told how far the decoding is.
@@ -99,7 +101,11 @@ def check_dataset(
     absent = _absent_subgroups(root, spec)
     try:
         raw = read_table(root, spec)
-        index = build_index(raw, root, spec, workers=workers, progress=progress)
+        index = (
+            build_index(raw, root, spec, workers=workers, progress=progress)
+            if images
+            else presume_index(raw, root, spec)
+        )
     except DatasetError as error:
         return DatasetCheck(spec.id, problems=error.problems, warnings=tuple(absent.values()))
     if spec.test_split == "official":
@@ -114,7 +120,7 @@ def check_dataset(
         warnings += told
     return DatasetCheck(
         dataset=spec.id,
-        problems=(*_declared_otherwise(raw, index.frame, root), *preview.problems),
+        problems=(*(_declared_otherwise(raw, index.frame, root) if images else ()), *preview.problems),
         exclusions=tuple(_exclusions(raw, index.frame, origin)),
         warnings=tuple(warnings),
         counts=count_summary(index, spec),
@@ -169,7 +175,7 @@ def _preview(frame: pl.DataFrame, spec: DatasetSpec, protocol: Protocol) -> _Pre
 
 def _none_scored(classes: pl.DataFrame) -> Iterator[str]:
     if not classes["eligible"].any():
-        yield "no class has enough positives and negatives to be scored: see the reasons below."
+        yield "no class has enough positives and negatives to be scored. Add images, or join rare classes."
 
 
 def _exclusions(raw: RawTable, frame: pl.DataFrame, origin: pl.DataFrame) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Counting a data set: what was read, left out, quarantined and used, and whether that is what was expected."""
 
 from collections.abc import Sequence
+from operator import or_
 
 import polars as pl
 
@@ -50,18 +51,19 @@ def withheld(counts: Sequence[int], small: Sequence[bool], *, adds_up: bool) -> 
     return hidden
 
 
-def tell(counts: Sequence[int], *, adds_up: bool) -> list[str]:
+def tell(counts: Sequence[int], *, adds_up: bool, of_few: Sequence[bool] | None = None) -> list[str]:
     """Counts as published tables show them, so that none of 1 to 9 follows from the others.
 
     Args:
         counts: The counts.
         adds_up: Whether their total is told.
+        of_few: Which of them are of few people, however many images these have; only small counts where not given.
 
     Returns:
-        ``<10`` for 1 to 9; ``suppressed`` for these and the next smallest, all alike, where that has to be hidden too.
+        ``<10`` for 1 to 9; ``suppressed`` for these and any other that has to be hidden too, all alike.
     """
     small = [is_small(count) for count in counts]
-    hidden = withheld(counts, small, adds_up=adds_up)
+    hidden = withheld(counts, [*map(or_, small, of_few)] if of_few else small, adds_up=adds_up)
     mark = f"<{SUPPRESSED_BELOW}" if hidden == small else WITHHELD
     return [mark if is_hidden else str(count) for count, is_hidden in zip(counts, hidden, strict=True)]
 
@@ -84,9 +86,10 @@ def count_summary(index: DatasetIndex, spec: DatasetSpec) -> pl.DataFrame:
     """The data set in figures, one per row.
 
     Returns:
-        ``dataset``, ``kind``, ``name``, ``count`` (text, that of positives as ``tell`` shows it), in this
-        order: ``read`` images and groups, ``excluded`` by reason, ``noticed`` by reason, ``quarantined`` by reason,
-        ``flagged`` by quality flag, ``used`` images and groups, ``positives`` of each class among those.
+        ``dataset``, ``kind``, ``name``, ``count`` (text), in this order: ``read`` images and groups, ``excluded`` by
+        reason, ``noticed`` by reason, ``quarantined`` by reason, ``flagged`` by quality flag, ``used`` images and
+        groups, ``positives`` of each class among those, as ``tell`` shows them: not where few images or groups carry
+        the class, or lack it.
     """
     used = index.frame.filter(pl.col("quarantine").is_null())
     by_reason = index.frame.filter(pl.col("quarantine").is_not_null())["quarantine"].value_counts().sort("quarantine")
@@ -95,9 +98,11 @@ def count_summary(index: DatasetIndex, spec: DatasetSpec) -> pl.DataFrame:
     rows += [("quarantined", reason, count) for reason, count in by_reason.iter_rows()]
     rows += [("flagged", flag, count) for flag, count in flags.iter_rows()]
     rows += [("used", "images", used.height), ("used", "groups", used["group_id"].n_unique())]
-    positives = _positives(used, spec)
+    carriers = _carriers(used, spec)
+    positives = {name: int(carries.sum()) for name, carries in carriers.items()}
+    of_few = [_divides_off_few(used["group_id"], carries) for carries in carriers.values()]
     # Every image has one class, unless it may have several: then the classes make no total.
-    told = tell(list(positives.values()), adds_up=spec.task != "multilabel")
+    told = tell(list(positives.values()), adds_up=spec.task != "multilabel", of_few=of_few)
     shown = [(spec.id, kind, name, str(count)) for kind, name, count in rows]
     shown += [(spec.id, "positives", name, text) for name, text in zip(positives, told, strict=True)]
     return pl.DataFrame(shown, schema=["dataset", "kind", "name", "count"], orient="row")
@@ -121,6 +126,19 @@ def _called(kind: str, name: str) -> str:
 
 
 def _positives(frame: pl.DataFrame, spec: DatasetSpec) -> dict[str, int]:
+    return {name: int(carries.sum()) for name, carries in _carriers(frame, spec).items()}
+
+
+def _carriers(frame: pl.DataFrame, spec: DatasetSpec) -> dict[str, pl.Series]:
+    """Class -> which images carry it."""
     if spec.task == "multilabel":
-        return {name: int((frame[f"{LABEL}:{name}"] == 1).sum()) for name in spec.classes}
-    return {name: int((frame[LABEL] == position).sum()) for position, name in enumerate(spec.classes)}
+        found = {name: frame[f"{LABEL}:{name}"] == 1 for name in spec.classes}
+    else:
+        found = {name: frame[LABEL] == position for position, name in enumerate(spec.classes)}
+    return {name: carries.fill_null(value=False) for name, carries in found.items()}
+
+
+def _divides_off_few(groups: pl.Series, carries: pl.Series) -> bool:
+    """Whether a class is carried, or lacked, by a few people or images: what lacks it follows from what is used."""
+    sides = [groups.filter(side) for side in (carries, ~carries)]
+    return bool(carries.any()) and any(is_small(side.len()) or is_small(side.n_unique()) for side in sides)

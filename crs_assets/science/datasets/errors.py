@@ -29,6 +29,10 @@ class Problems:
         self.source = source
         self._texts: list[str] = []
 
+    def __bool__(self) -> bool:
+        """Whether anything was recorded."""
+        return bool(self._texts)
+
     def add(self, table: str, what: str, cure: str, rows: Iterable[int] | None = None) -> None:
         """Record one problem.
 

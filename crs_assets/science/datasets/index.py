@@ -1,7 +1,7 @@
 """The index: a data set's table with what its pixels say, each image opened once."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
@@ -13,7 +13,8 @@ from crs_assets.science.canonical import canonical_json, digest
 from crs_assets.science.datasets.columns import SUBGROUP
 from crs_assets.science.datasets.counts import count_raw
 from crs_assets.science.datasets.duplicates import settle_duplicates
-from crs_assets.science.datasets.errors import DatasetError
+from crs_assets.science.datasets.errors import DatasetError, Problems
+from crs_assets.science.datasets.presence import check_root, file_of, missing_files
 from crs_assets.science.datasets.readers import read_table
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import DatasetIndex, RawTable
@@ -32,8 +33,6 @@ ProgressCallback = Callable[[int, int, float], None]
 """Called with images done, images in all, and images per second so far."""
 
 MISSING = "missing_file"
-# Above this share of missing files the root is wrong, and an index of what is left would be of another data set.
-MAX_MISSING = 0.5
 # Images in flight per worker: enough to keep it busy, few enough that memory does not grow with the data set.
 _IN_FLIGHT = 16
 
@@ -75,15 +74,27 @@ def build_index(
         DatasetError: If image ids repeat (in whatever case), if more than half of the files are missing, or if no
             image can be used.
     """
-    _check_ids(raw.frame, spec)
-    rows = raw.frame.sort("image_id")
-    _check_root(rows["path"], root, spec)
-    pixels = pl.DataFrame(
-        list(_inspect_all(rows["path"], root, spec, workers, progress)), schema=_PIXEL_SCHEMA, orient="row"
-    )
-    frame = rows.hstack(pixels)
-    _check_any_usable(frame, spec)
+    rows, _ = _checked_rows(raw, root, spec)
+    frame = _with_pixels(rows, _inspect_all(rows["path"], root, spec, workers, progress), spec)
     return DatasetIndex(settle_duplicates(frame, spec), count_raw(raw, spec))
+
+
+def presume_index(raw: RawTable, root: Path, spec: DatasetSpec) -> DatasetIndex:
+    """The index as far as it can be told without opening an image: every file that is there counts as sound.
+
+    Damaged images and copies are still in it, so it has at least the usable images of ``build_index``.
+
+    Args:
+        raw: What ``read_table`` returned.
+        root: The data set's folder.
+        spec: The data set.
+
+    Raises:
+        DatasetError: As ``build_index``.
+    """
+    rows, missing = _checked_rows(raw, root, spec)
+    pixels = (_Pixels(None, None, None, (), MISSING if is_missing else None) for is_missing in missing)
+    return DatasetIndex(_with_pixels(rows, pixels, spec), count_raw(raw, spec))
 
 
 def index_digest(frame: pl.DataFrame) -> str:
@@ -113,7 +124,7 @@ def source_state(root: Path, spec: DatasetSpec, *, raw: RawTable | None = None) 
         DatasetError: If the tables cannot be read.
     """
     raw = raw or read_table(root, spec)
-    files = sorted({*raw.tables, *map(_file_of, raw.frame["path"].to_list())})
+    files = sorted({*raw.tables, *map(file_of, raw.frame["path"].to_list())})
     return digest([_file_state(root, file) for file in files])
 
 
@@ -130,9 +141,20 @@ def _file_state(root: Path, file: str) -> list[str | int]:
     return [file, status.st_size, status.st_mtime_ns]
 
 
-def _file_of(reference: str) -> str:
-    """The file of a path, which for one image of many is the archive."""
-    return reference.removeprefix(_NPZ).partition("#")[0] if reference.startswith(_NPZ) else reference
+def _checked_rows(raw: RawTable, root: Path, spec: DatasetSpec) -> tuple[pl.DataFrame, pl.Series]:
+    """The rows by image id, and whether each one's file is missing; a wrong root is refused before any decoding."""
+    _check_ids(raw.frame, spec)
+    rows = raw.frame.sort("image_id")
+    missing, problems = missing_files(rows["path"], root), Problems(spec.id)
+    check_root(missing, problems)
+    problems.raise_any()
+    return rows, missing
+
+
+def _with_pixels(rows: pl.DataFrame, pixels: Iterable[_Pixels], spec: DatasetSpec) -> pl.DataFrame:
+    frame = rows.hstack(pl.DataFrame(list(pixels), schema=_PIXEL_SCHEMA, orient="row"))
+    _check_any_usable(frame, spec)
+    return frame
 
 
 def _check_ids(frame: pl.DataFrame, spec: DatasetSpec) -> None:
@@ -145,20 +167,6 @@ def _check_ids(frame: pl.DataFrame, spec: DatasetSpec) -> None:
         problems.append("the table has no rows. Check the options of the reader.")
     if problems:
         raise DatasetError(spec.id, problems)
-
-
-def _check_root(paths: pl.Series, root: Path, spec: DatasetSpec) -> None:
-    """Refuse a wrong root before any decoding."""
-    files = [_file_of(reference) for reference in paths.to_list()]
-    missing = sum(not (root / file).is_file() for file in files)
-    if missing > MAX_MISSING * len(files):
-        raise DatasetError(
-            spec.id,
-            [
-                f"{missing} of {len(files)} image files are missing, though the tables were found. Name the folder in "
-                "which both lie as the data set's root, with the images unpacked as their source lays them out."
-            ],
-        )
 
 
 def _check_any_usable(frame: pl.DataFrame, spec: DatasetSpec) -> None:

@@ -19,7 +19,15 @@ from crs_assets.science.datasets.columns import (
 from crs_assets.science.datasets.errors import Problems
 from crs_assets.science.datasets.locations import relative, require_files
 from crs_assets.science.datasets.options import ManifestOptions
-from crs_assets.science.datasets.raw_table import DECLARED, EXCLUDED, GROUP, KEY, TABLE, finish_table
+from crs_assets.science.datasets.raw_table import (
+    DECLARED,
+    EXCLUDED,
+    GROUP,
+    KEY,
+    TABLE,
+    finish_table,
+    tell_missing_files,
+)
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import RawTable
 from crs_assets.science.datasets.text_tables import ROW, TextTable, read_text_tables
@@ -56,13 +64,16 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
     columns = table.require(["image_id", "path"], problems)
     label_columns = _label_columns(table, spec, options, problems)
     group = _group_column(table, problems)
+    place = [pl.col(ROW), pl.lit(table.name).alias(TABLE)]
+    if "path" in columns:
+        place.append(_path(pl.col(columns["path"]), relative(path.parent, root)).alias("path"))
+        if problems:
+            tell_missing_files(table.frame.select(place), root, problems)
     problems.raise_any()
     rows = table.frame.select(
-        ROW,
-        pl.lit(table.name).alias(TABLE),
+        *place,
         pl.col(columns["image_id"]).alias(KEY),
         pl.col(group).alias(GROUP),
-        _path(pl.col(columns["path"]), relative(path.parent, root)).alias("path"),
         _excluded(table, spec, options, label_columns, group, problems),
         *(pl.col(column).alias(f"{DECLARED}:{fact}") for fact in DECLARABLE if (column := table.find(fact))),
         *([pl.col(column).alias("split")] if (column := table.find("split")) else []),
@@ -74,7 +85,7 @@ def read(root: Path, spec: DatasetSpec) -> RawTable:
     )
     for text in (columns["image_id"], group):
         _refuse_decimals(table, text, problems)
-    _check_paths(table, columns["path"], problems)
+    _check_paths(table, columns["path"], rows, problems)
     _check_splits(table, rows, problems)
     if options.shared_file == "refuse":
         _check_contents(table, rows, problems)
@@ -149,8 +160,11 @@ def _subgroups(table: TextTable, spec: DatasetSpec) -> dict[str, str]:
 
 
 def _path(cells: pl.Expr, prefix: str) -> pl.Expr:
-    archive = pl.lit(_NPZ + prefix) + cells.str.strip_prefix(_NPZ)
-    return pl.when(cells.str.starts_with(_NPZ)).then(archive).otherwise(pl.lit(prefix) + cells)
+    """The path from the root, null where the table's own is not a safe one."""
+    file = cells.str.strip_prefix(_NPZ)
+    archive = pl.lit(_NPZ + prefix) + file
+    path = pl.when(cells.str.starts_with(_NPZ)).then(archive).otherwise(pl.lit(prefix) + cells)
+    return pl.when(~file.str.contains(_UNSAFE_PATH)).then(path)
 
 
 def _excluded(
@@ -208,14 +222,12 @@ def _refuse_decimals(table: TextTable, column: str, problems: Problems) -> None:
         problems.add(table.name, f"column {column!r}: ids are written as decimal numbers", cure)
 
 
-def _check_paths(table: TextTable, column: str, problems: Problems) -> None:
-    file = pl.col(column).str.strip_prefix(_NPZ)
-    unsafe = table.frame.filter(file.is_null() | file.str.contains(_UNSAFE_PATH))
+def _check_paths(table: TextTable, column: str, rows: pl.DataFrame, problems: Problems) -> None:
     problems.add(
         table.name,
         f"column {column!r}: expected a relative path with '/', without '..' and without white space at its ends",
         "Write paths relative to the manifest.",
-        unsafe[ROW],
+        rows.filter(pl.col("path").is_null())[ROW],
     )
 
 

@@ -7,6 +7,7 @@ import polars as pl
 
 from crs_assets.science.datasets.columns import SUBGROUP
 from crs_assets.science.datasets.errors import Problems
+from crs_assets.science.datasets.presence import check_root, missing_files
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import Count, RawTable
 from crs_assets.science.datasets.text_tables import ROW
@@ -38,8 +39,8 @@ def finish_table(
 
     Args:
         rows: ``TABLE``, ``ROW``, ``KEY``, ``GROUP`` (null: the image is its own group), ``EXCLUDED`` (reason, null
-            where kept), ``path``, label columns, subgroup columns, ``declared:<fact>`` of files, and further columns to
-            keep, such as ``split`` (the official one).
+            where kept), ``path`` (null where what the table says is unusable), label columns, subgroup columns,
+            ``declared:<fact>`` of files, and further columns to keep, such as ``split`` (the official one).
         spec: The data set.
         root: The data set's folder.
         tables: The tables that were read.
@@ -47,16 +48,17 @@ def finish_table(
         notices: What the reader noticed.
 
     Raises:
-        DatasetError: With every problem of the tables.
+        DatasetError: With every problem of the tables, and the image files that are missing beside them.
     """
     rows = rows.with_columns(image_key_column(pl.col(KEY)).alias(KEY))
     _check_keys(rows, problems)
-    problems.raise_any()
     kept = rows.filter(pl.col(EXCLUDED).is_null())
     if not kept.height:
         problems.add(spec.id, f"no rows are left of {rows.height}", "Check the tables and the options of the reader.")
     if spec.test_split == "official":
         _check_official_test(kept, spec, problems)
+    if problems:
+        tell_missing_files(kept.filter(pl.col(KEY).is_not_null()), root, problems)
     problems.raise_any()
     excluded = rows.filter(pl.col(EXCLUDED).is_not_null()).group_by(EXCLUDED).len().sort(EXCLUDED)
     return RawTable(
@@ -66,6 +68,21 @@ def finish_table(
         tables=tuple(path.relative_to(root).as_posix() for path in tables),
         origin=kept.select(pl.col(TABLE).alias("table"), pl.col(ROW).alias("row"), pl.col(_declared(kept))),
     )
+
+
+def tell_missing_files(rows: pl.DataFrame, root: Path, problems: Problems) -> None:
+    """Tell of files that an index would miss, so that they are fetched while the tables are mended.
+
+    Args:
+        rows: ``TABLE``, ``ROW`` and ``path``; rows without a path are passed over.
+        root: The data set's folder.
+        problems: Where they are recorded: a wrong root, or the rows without a file.
+    """
+    named = rows.filter(pl.col("path").is_not_null())
+    missing = missing_files(named["path"], root)
+    if check_root(missing, problems):
+        for (table,), found in named.filter(missing).group_by([TABLE], maintain_order=True):
+            problems.add(str(table), "image files are missing", "Put them there, or they are left out.", found[ROW])
 
 
 def _check_keys(rows: pl.DataFrame, problems: Problems) -> None:
@@ -79,7 +96,7 @@ def _check_keys(rows: pl.DataFrame, problems: Problems) -> None:
         "image ids differ in case only": ~unusable
         & pl.col(KEY).str.to_lowercase().is_duplicated()
         & ~pl.col(KEY).is_duplicated(),
-        "paths repeat": ~pl.col(KEY).is_duplicated() & pl.col("path").is_duplicated(),
+        "paths repeat": ~pl.col(KEY).is_duplicated() & pl.col("path").is_not_null() & pl.col("path").is_duplicated(),
     }
     cures = {"image ids repeat": "Keep one row per image.", "paths repeat": "Give every image its own file."}
     # All duplicates are found on the whole, then reported per table.

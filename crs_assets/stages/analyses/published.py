@@ -9,7 +9,8 @@ import polars as pl
 from crs_assets.resources.bench import Bench
 from crs_assets.science.leaderboard import RANKED
 from crs_assets.stages.leaderboard import make_board
-from crs_assets.stages.scores import active_panel, read_profile
+from crs_assets.stages.panel_in_force import require_panel
+from crs_assets.stages.scores import read_profile
 from crs_assets.stages.stage import RefusedError
 
 MIN_RANKED = 2
@@ -48,9 +49,7 @@ def read_published(bench: Bench) -> Published:
     Raises:
         RefusedError: If there is no panel, or fewer than two encoders are ranked.
     """
-    panel = active_panel(bench)
-    if panel is None:
-        raise RefusedError("the suite has no reference panel yet; freeze one with `crs panel freeze`.")
+    panel = require_panel(bench)
     # Which cells are at their nulls is marked on the leaderboard and moves no rank.
     board = make_board(bench, [])
     rows = board.rows.filter(pl.col("section") == RANKED).drop("section")
@@ -59,7 +58,7 @@ def read_published(bench: Bench) -> Published:
         raise RefusedError(
             f"{ranked} encoder(s) of suite {bench.suite.id} are ranked, {MIN_RANKED} are needed. An encoder is ranked "
             "once every cell of its own is there and a data set can rank encoders; run the missing ones: "
-            f"crs run --suite {bench.suite.id}."
+            f"{bench.suite.command('run')}"
         )
     cells = board.cells.drop("at_null").join(rows.select("reading", "encoder"), on=("reading", "encoder"), how="semi")
     rankable = tuple(name for name in bench.suite.datasets if name not in board.unrankable)

@@ -38,7 +38,7 @@ class ReferenceInvariance(SuiteAnalysis):
         if panel is None or len(panel["encoders"]) < MIN_PANEL:
             raise RefusedError(
                 f"reference invariance needs a frozen panel of at least {MIN_PANEL} encoders; add to the suite's "
-                "panel_members, run them, and freeze a panel of them: crs panel freeze."
+                f"panel_members, run them, and freeze a panel of them: {suite.command('panel freeze')}"
             )
         settings, salt, members = suite.protocol.analyses.invariance, suite.protocol.salt, panel["encoders"]
         datasets = [name for name, facts in panel["datasets"].items() if facts["rankable"]]
@@ -49,7 +49,7 @@ class ReferenceInvariance(SuiteAnalysis):
         if trials.is_empty():
             raise RefusedError(
                 f"panel {panel['name']} has no data set that can rank encoders with two members left on it; "
-                "freeze a panel with more members: crs panel freeze."
+                f"freeze a panel with more members: {suite.command('panel freeze')}"
             )
         table = displacement(trials, sorted(members), settings, salt)
         primary = {row["rule"]: row for row in table.iter_rows(named=True) if row["reading"] == suite.protocol.id}

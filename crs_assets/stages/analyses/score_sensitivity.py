@@ -22,7 +22,7 @@ class ScoreSensitivity(SuiteAnalysis):
     """Rank agreement of the published score with other choices of the protocol; ranks over the weight simplex."""
 
     name = "score_sensitivity"
-    code_version = "2"
+    code_version = "3"
     reads = ("scores", "profiles", "runs", "panel")
     reads_if_there = ("penalties", "replicates")
 

@@ -77,7 +77,9 @@ class _Variants:
         cells = ReplicatedCells(self._bench, sorted(needed))
         if lacking := self._without_replicates(cells):
             what = "resampled axes, or other ones than the panel was frozen with, of"
-            return self._reason_row(DOMINANCE, MARGIN, f"no {what} {_named(lacking)}; make them: crs report")
+            return self._reason_row(
+                DOMINANCE, MARGIN, f"no {what} {_named(lacking)}; make them: {self._command('report')}"
+            )
         terms = {
             (row["encoder"], row["dataset"]): (row["closeness"], row["worst_axis"])
             for row in self._cells(self._reading).iter_rows(named=True)
@@ -123,7 +125,7 @@ class _Variants:
         """One axis measured another way, in the encoders and the panel alike."""
         cells = self._profiled(whole_cells(self._bench))
         if missing := self._missing(cells):
-            reason = f"the store lacks runs of panel members: {_named(missing)}; run them: crs run"
+            reason = f"the store lacks runs of panel members: {_named(missing)}; run them: {self._command('run')}"
             for variant in VARIANTS:
                 yield self._reason_row(AXIS, variant.name, reason)
             return
@@ -137,8 +139,8 @@ class _Variants:
         """The penalty chosen another way, in the encoders and the panel alike."""
         cells = self._profiled(whole_cells(self._bench, PenaltyAxes()))
         if missing := self._missing(cells):
-            reason = f"the store lacks penalty_axes of panel members: {_named(missing)}; make them: crs report"
-            yield self._reason_row(PENALTY, ALL_VALIDATION, reason)
+            reason = f"the store lacks penalty_axes of panel members: {_named(missing)}"
+            yield self._reason_row(PENALTY, ALL_VALIDATION, f"{reason}; make them: {self._command('report')}")
             return
         axes = pl.concat(
             read_penalty_axes(self._bench, encoder, task)
@@ -205,6 +207,10 @@ class _Variants:
 
     def _reason_row(self, kind: str, variant: str, reason: str) -> Row:
         return {"kind": kind, "variant": variant, "quantity": CRS, "n": 0, "reason": reason}
+
+    def _command(self, name: str) -> str:
+        """The cure; it is published with the table, so under the suite's id, wherever its file lies."""
+        return f"crs {name} --suite {self._bench.suite.id}"
 
     def _compared(self, before: Mapping[str, float], after: Mapping[str, float]) -> Row:
         pair = as_pair(before, after)

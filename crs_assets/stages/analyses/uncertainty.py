@@ -31,8 +31,9 @@ from crs_assets.stages.analyses.axis_replicates import (
 )
 from crs_assets.stages.analyses.replicated_cells import ReplicatedCells
 from crs_assets.stages.leaderboard import make_board
-from crs_assets.stages.scores import AxisProfile, Crs, active_panel
-from crs_assets.stages.stage import Built, RefusedError, Stage
+from crs_assets.stages.panel_in_force import active_panel, require_panel
+from crs_assets.stages.scores import AxisProfile, Crs
+from crs_assets.stages.stage import Built, Stage
 
 LEADING_TIER_FILE = "leading_tier.json"
 
@@ -98,9 +99,7 @@ class Uncertainty(Stage):
 
 def _settings(bench: Bench) -> Iterator[Setting]:
     """Every reading, kind of replicates and treatment of the panel, one at a time."""
-    panel = active_panel(bench)
-    if panel is None:
-        raise RefusedError("the suite has no reference panel yet; freeze one with `crs panel freeze`.")
+    panel = require_panel(bench)
     scored = [name for name in bench.suite.encoders if Crs().version(bench, name)]
     cells, board = ReplicatedCells(bench, scored), make_board(bench, [])
     for reading, kind, peers in product(bench.suite.readings, KINDS, (PANEL_FIXED, JOINT)):

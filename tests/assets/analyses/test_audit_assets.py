@@ -56,4 +56,4 @@ def test_audits_record_key_figures_and_tables_and_refuse_a_small_panel(small_mad
         (event,) = result.get_step_failure_events()
         told = event.step_failure_data.user_failure_data.description
         assert "needs a frozen panel of at least 3 encoders" in told
-        assert "crs panel freeze" in told
+        assert "crs panel freeze --suite small" in told

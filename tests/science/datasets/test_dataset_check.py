@@ -93,6 +93,60 @@ def test_a_table_that_cannot_be_used(cohort, spec, edit, message):
     assert check.problems[0] in render_check(check)
 
 
+def test_missing_files_are_told_beside_wrong_labels(cohort, spec, tmp_path):
+    def edit(rows):
+        (tmp_path / rows[5]["path"]).unlink()
+        rows[2]["label"] = "unsure"
+        return rows
+
+    check = check_dataset(cohort(edit), spec(), protocol="demo-v1")
+    assert check.problems == (
+        "manifest.csv: column 'label': expected one of the classes ['ill', 'well'] (row 4). Correct the cells.",
+        "manifest.csv: image files are missing (row 7). Put them there, or they are left out.",
+    )
+
+
+def test_a_wrong_folder_is_told_beside_wrong_labels(cohort, spec, tmp_path):
+    root = cohort(lambda rows: [row | {"label": "unsure"} for row in rows])
+    (tmp_path / "img").rename(tmp_path / "elsewhere")
+    labels, files = check_dataset(root, spec(), protocol="demo-v1").problems
+    assert "column 'label'" in labels
+    assert files.startswith("mine: 240 of 240 image files are missing, though the tables were found.")
+
+
+def test_a_wrong_folder_is_told_beside_missing_columns(cohort, spec, tmp_path):
+    root = cohort(lambda rows: [{key: row[key] for key in row if key != "label"} for row in rows])
+    (tmp_path / "img").rename(tmp_path / "elsewhere")
+    columns, files = check_dataset(root, spec(), protocol="demo-v1").problems
+    assert columns.startswith("manifest.csv: columns missing: ['label:ill', 'label:well']")
+    assert files.startswith("mine: 240 of 240 image files are missing")
+
+
+def test_the_tables_alone_give_the_same_as_long_as_the_images_are_sound(cohort, spec, tmp_path):
+    root = cohort()
+    opened = check_dataset(root, spec(), protocol="demo-v1")
+    for image in (tmp_path / "img").iterdir():
+        image.write_bytes(b"nothing that decodes")
+    told = check_dataset(root, spec(), protocol="demo-v1", images=False)
+    assert told.usable
+    for table in ("classes", "roles", "fractions"):
+        assert getattr(told, table).equals(getattr(opened, table))
+    assert set(told.warnings) == {text for text in opened.warnings if "flagged" not in text}
+    (tmp_path / "img" / "005.png").unlink()
+    fewer = check_dataset(root, spec(), protocol="demo-v1", images=False)
+    assert fewer.exclusions == ("1 images: missing_file (manifest.csv, row 7)",)
+    assert fewer.roles["images"].sum() == 239
+
+
+# Of 24 images 8 are ill; the test set takes a fifth of each class, 2 of these, and the protocol asks for 10.
+def test_too_few_positives_are_told_by_the_tables_alone(cohort, spec):
+    check = check_dataset(cohort(n=24), spec(), protocol="demo-v1", images=False)
+    assert check.problems == (
+        "no class has enough positives and negatives to be scored. Add images, or join rare classes.",
+    )
+    assert "2 test positives, 10 needed" in check.classes["reason"][0]
+
+
 def test_a_patient_in_two_splits_of_a_vendor(cohort, spec):
     check = check_dataset(
         cohort(lambda rows: [row | {"split": "train" if k else "test"} for k, row in enumerate(rows)]), spec()

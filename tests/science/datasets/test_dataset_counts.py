@@ -93,18 +93,48 @@ def test_whoever_subtracts_is_left_with_a_choice(counts):
     assert not [count for count, text in zip(counts, told, strict=True) if 0 < count < 10 and text.isdigit()]
 
 
+def summarised(spec, labels, groups):
+    """Positives of each class that a data set of these labels and groups shows."""
+    frame = pl.DataFrame(
+        {"image_id": [f"{spec.id}/{n}" for n in range(len(groups))], "group_id": [f"{spec.id}::{n}" for n in groups]}
+    ).with_columns(labels)
+    pixels = frame.with_columns(
+        pl.Series("flags", [[]] * len(groups), dtype=pl.List(pl.String)), pl.lit(None, pl.String).alias("quarantine")
+    )
+    summary = count_summary(DatasetIndex(pixels, count_raw(RawTable(frame, (), (), ()), spec)), spec)
+    return summary.filter(pl.col("kind") == "positives")["count"].to_list()
+
+
 def test_classes_of_a_multilabel_set_make_no_total(catalogue):
     spec = catalogue("demo-chest", classes=["Edema", "Fracture"], derived={})
-    labels = {"label:Edema": [1] * 12 + [0] * 8, "label:Fracture": [1] * 3 + [0] * 17}
-    frame = pl.DataFrame(
-        {"image_id": [f"demo-chest/{n}" for n in range(20)], "group_id": [f"demo-chest::{n}" for n in range(20)]}
-    ).with_columns(pl.Series(name, cells, dtype=pl.Int8) for name, cells in labels.items())
-    raw = RawTable(frame, (), (), ())
-    pixels = frame.with_columns(
-        pl.Series("flags", [[]] * 20, dtype=pl.List(pl.String)), pl.lit(None, pl.String).alias("quarantine")
-    )
-    summary = count_summary(DatasetIndex(pixels, count_raw(raw, spec)), spec)
-    assert summary.filter(pl.col("kind") == "positives")["count"].to_list() == ["12", "<10"]
+    labels = {"label:Edema": [1] * 12 + [0] * 18, "label:Fracture": [1] * 3 + [0] * 27}
+    columns = [pl.Series(name, cells, dtype=pl.Int8) for name, cells in labels.items()]
+    assert summarised(spec, columns, range(30)) == ["12", "<10"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "groups", "shown"),
+    [
+        # 20 images of mild are of 4 people; the next smallest goes with it, or 60 - 25 - 15 would be the 20.
+        ([0] * 25 + [1] * 20 + [2] * 15, [*range(25), *([25, 26, 27, 28] * 5), *range(29, 44)], ["25", "?", "?"]),
+        # 10 people each.
+        ([0] * 25 + [1] * 20 + [2] * 15, [*range(25), *([*range(25, 35)] * 2), *range(35, 50)], ["25", "20", "15"]),
+        # 30 images lack the one class, all of the same 3 people; so few carry the other.
+        ([0] * 40 + [1] * 30, [*range(40), *([40, 41, 42] * 10)], ["?", "?", "0"]),
+    ],
+)
+def test_many_images_of_few_people_are_not_told_nor_what_they_follow_from(catalogue, labels, groups, shown):
+    spec = catalogue("demo-fundus", classes=["none", "mild", "severe"])
+    told = summarised(spec, [pl.Series("label", labels, dtype=pl.Int16)], groups)
+    assert told == [text.replace("?", "suppressed") for text in shown]
+
+
+def test_a_label_that_few_people_lack_is_not_told(catalogue):
+    spec = catalogue("demo-chest", classes=["Edema", "Fracture"], derived={})
+    # 12 images lack the first label, of 2 people; 12 of the second, of 12.
+    labels = {"label:Edema": [1] * 28 + [0] * 12, "label:Fracture": [0] * 12 + [1] * 28}
+    columns = [pl.Series(name, cells, dtype=pl.Int8) for name, cells in labels.items()]
+    assert summarised(spec, columns, [*range(28), *([28, 29] * 6)]) == ["suppressed", "28"]
 
 
 def test_expected_counts_are_those_of_the_files_as_read(index, catalogue):

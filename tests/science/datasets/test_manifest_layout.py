@@ -206,5 +206,6 @@ def test_all_problems_at_once_and_no_cell_is_repeated(spec, write, rows):
     rows[2] |= {"image_id": " Mrs Secret"}
     with pytest.raises(DatasetError) as caught:
         read_table(write(rows), spec)
-    assert len(caught.value.problems) == 4
+    # Two cells, a path and an id; as no image was written, the files are told as well.
+    assert len(caught.value.problems) == 5
     assert "Secret" not in str(caught.value)

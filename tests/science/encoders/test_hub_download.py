@@ -214,7 +214,7 @@ def test_a_revision_that_could_move_is_refused(make_spec, hub, mirror, revision,
 def test_without_a_revision_the_hub_is_not_even_asked(make_spec, hub, mirror):
     hub.publish(REPO, {FILE: CONTENT})
     spec = make_spec(weights={"source": "hub", "repo": REPO, "file": FILE})
-    with pytest.raises(WeightsError, match=r"pins no revision.*`crs doctor` shows the current one"):
+    with pytest.raises(WeightsError, match=r"pins no revision.*the doctor shows the current one"):
         download(spec, mirror, Hub(hub.url))
     assert hub.seen == []
 

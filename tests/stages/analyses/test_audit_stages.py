@@ -291,10 +291,10 @@ def test_variants_need_the_runs_of_the_panels_members(bench):
     table = read_table(bench, "score_sensitivity", VARIANT_TABLE)
     axes = table.filter(pl.col("kind") == "axis")
     assert axes["kendall_tau"].null_count() == axes.height > 0
-    assert all("vit-b/tiny-skin; run them: crs run" in reason for reason in axes["reason"])
+    assert all("vit-b/tiny-skin; run them: crs run --suite tiny" in reason for reason in axes["reason"])
     assert table.filter(pl.col("kind") == "anchor")["kendall_tau"].null_count() == 0
     # Neither penalties nor resampled axes have been made here.
     reasons = dict(table.filter(pl.col("kind").is_in(["penalty", "dominance"])).select("kind", "reason").iter_rows())
     assert "lacks penalty_axes of panel members: vit-a/tiny-chest" in reasons["penalty"]
     assert "no resampled axes" in reasons["dominance"]
-    assert all("crs report" in reason for reason in reasons.values())
+    assert all("crs report --suite tiny" in reason for reason in reasons.values())
