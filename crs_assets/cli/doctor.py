@@ -141,7 +141,7 @@ def _way(entry: MirrorEntry) -> str:
 
 def _fetching(bench: Bench, entry: MirrorEntry) -> str:
     if entry.revision:
-        return f"crs weights fetch --suite {bench.suite.id} --encoder {entry.encoder}"
+        return f"{bench.suite.command('weights fetch')} --encoder {entry.encoder}"
     return download_command(entry.repo, entry.files, entry.folder)
 
 
@@ -192,5 +192,5 @@ def _panel(bench: Bench) -> Iterator[Finding]:
     if panel:
         yield Finding("reference panel", f"{panel['name']}, {len(panel['encoders'])} encoders")
     else:
-        freeze = f"crs panel freeze --suite {bench.suite.id}"
+        freeze = bench.suite.command("panel freeze")
         yield Finding("reference panel", "none yet; freeze one:", "note", (freeze,))

@@ -65,7 +65,7 @@ class ProbePredictions(ProbeStage):
     """Linear probes of an encoder on a data set and seed: the penalty path, and logits wherever they are scored."""
 
     name = "probe_predictions"
-    code_version = "3"
+    code_version = "4"
     libraries = _NUMERIC_LIBRARIES
     keeps_old_versions = False
     side_by_side = True
@@ -163,7 +163,7 @@ class NullControls(Stage):
     """What a probe reaches without looking: metadata only, and shuffled labels; clean, all labels, no axes."""
 
     name = "null_controls"
-    code_version = "2"
+    code_version = "3"
     libraries = _NUMERIC_LIBRARIES
     side_by_side = True
 

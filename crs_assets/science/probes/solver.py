@@ -16,8 +16,8 @@ from crs_assets.science.probes.path import SetFits
 from crs_assets.science.probes.preconditioning import SpectralPreconditioner
 from crs_assets.science.validation import FloatArray, IntArray
 
-_QUASI_NEWTON_PASSES = 35
-"""Well-conditioned problems finish within 10 to 20 passes; beyond this a Newton step is cheaper than waiting."""
+_QUASI_NEWTON_PASSES = 60
+"""Well-conditioned problems finish within 10 to 20 passes; beyond this Newton steps are cheaper than waiting."""
 _MARGIN = 0.1
 """Quasi-Newton steps estimate the decrement with an approximate Hessian, so they aim this much below the gap."""
 _CONFIRMED = 0.25

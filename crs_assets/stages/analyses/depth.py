@@ -96,7 +96,7 @@ class DepthSweep(ProbeStage):
     """Linear probes at all labels on each depth; the best is chosen on validation, and reported on test."""
 
     name = "depth_sweep"
-    code_version = "2"
+    code_version = "3"
     libraries = ("numpy", "polars", "scipy", "torch")
     side_by_side = True
 
