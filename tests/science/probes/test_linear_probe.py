@@ -29,6 +29,15 @@ def fit(x, y, rows=None, lambdas=LAMBDAS, scale=None, **keywords):
     return fit_linear_path(x, y, [rows], lambdas, kind=kind, mean=mean, scale=scale, **keywords), mean, scale
 
 
+@pytest.fixture(params=[1, 60], ids=["newton", "quasi-newton"])
+def either_phase(request, monkeypatch):
+    """Newton steps from the start, or as late as usual, which in small problems is hardly ever."""
+    from crs_assets.science.probes import solver
+
+    monkeypatch.setattr(solver, "_QUASI_NEWTON_PASSES", request.param)
+
+
+@pytest.mark.usefixtures("either_phase")
 @pytest.mark.parametrize(("n", "d"), [(150, 12), (60, 40), (25, 40), (12, 60)])
 def test_multilabel_reaches_the_minimum_found_by_scipy(n, d):
     x = features(n, d)
@@ -51,6 +60,7 @@ def test_multilabel_reaches_the_minimum_found_by_scipy(n, d):
             assert ours == pytest.approx(roc_auc_score(y[seen, label], logits[seen]), abs=1e-4)
 
 
+@pytest.mark.usefixtures("either_phase")
 @pytest.mark.parametrize(("n", "d", "k"), [(200, 10, 3), (50, 70, 4), (20, 70, 5)])
 def test_multiclass_reaches_the_minimum_found_by_scikit_learn(n, d, k):
     x = features(n, d, seed=3)
@@ -97,6 +107,7 @@ def test_many_features_rank_new_rows_as_the_optimum_does():
             assert ours == pytest.approx(roc_auc_score(y[judged, label], logits[judged]), abs=1e-4)
 
 
+@pytest.mark.usefixtures("either_phase")
 def test_many_rows_of_few_features_reach_the_minimum():
     x = features(20_000, 6)
     y = binary_labels(x, labels=1)
@@ -108,6 +119,7 @@ def test_many_rows_of_few_features_reach_the_minimum():
         assert value <= least * (1 + GAP)
 
 
+@pytest.mark.usefixtures("either_phase")
 def test_separable_rows_at_the_smallest_penalty():
     x = features(80, 20)
     y = (x[:, :1] > np.median(x[:, 0])).astype(np.float64)
@@ -119,6 +131,7 @@ def test_separable_rows_at_the_smallest_penalty():
     )
 
 
+@pytest.mark.usefixtures("either_phase")
 def test_streamed_rows_reach_the_same_minimum(monkeypatch):
     from crs_assets.science.probes import design
 
@@ -138,6 +151,7 @@ def test_streamed_rows_reach_the_same_minimum(monkeypatch):
             assert values[1] == pytest.approx(values[0], rel=GAP)
 
 
+@pytest.mark.usefixtures("either_phase")
 def test_streamed_softmax_reaches_the_same_minimum(monkeypatch):
     from crs_assets.science.probes import design
 
@@ -153,8 +167,9 @@ def test_streamed_softmax_reaches_the_same_minimum(monkeypatch):
 
 @pytest.mark.parametrize("cells", [0, 10**6])
 def test_factored_systems_reach_the_same_minimum(monkeypatch, cells):
-    from crs_assets.science.probes import design, preconditioning
+    from crs_assets.science.probes import design, preconditioning, solver
 
+    monkeypatch.setattr(solver, "_QUASI_NEWTON_PASSES", 10)
     x = features(300, 30)
     separable = np.column_stack([binary_labels(x, labels=1), x[:, 0] > np.median(x[:, 0])])
     for y in (separable, classes(x, 4)):
