@@ -18,7 +18,7 @@ from crs_assets.science.encoders.weights import INDEX_SUFFIX, download_command
 from crs_assets.science.images import check_golden
 from crs_assets.science.panel import PanelError
 from crs_assets.stages.data import unscorable_datasets
-from crs_assets.stages.scores import active_panel
+from crs_assets.stages.panel_in_force import active_panel, scoring_command
 
 UNSCORABLE = (
     "no class has enough positives and negatives to be scored, so nothing is encoded for it. Add images, or join rare "
@@ -192,5 +192,4 @@ def _panel(bench: Bench) -> Iterator[Finding]:
     if panel:
         yield Finding("reference panel", f"{panel['name']}, {len(panel['encoders'])} encoders")
     else:
-        freeze = bench.suite.command("panel freeze")
-        yield Finding("reference panel", "none yet; freeze one:", "note", (freeze,))
+        yield Finding("reference panel", "none yet; make and freeze one:", "note", (scoring_command(bench),))

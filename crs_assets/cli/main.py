@@ -273,7 +273,7 @@ def doctor(suite: str) -> None:
 
 
 @main.command()
-@click.option("--port", default=3000, show_default=True)
+@click.option("--port", default=3000, show_default=True, type=click.IntRange(1024, 65535))
 def ui(port: int) -> None:
     """Open the Dagster UI on the same runs, on this machine only."""
     from crs_assets.cli.session import serve_ui

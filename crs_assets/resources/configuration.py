@@ -31,6 +31,10 @@ class ArtifactStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return ArtifactStore(Path(self.root), self.remote or None)
 
 
+class _Exact(FrozenModel, strict=True):
+    """Keys whose values are of their kind as written: ``"yes"`` is no ``true``."""
+
+
 def _table(resource: type[dg.ConfigurableResource[Any]], *decided: str) -> type[FrozenModel]:
     """The keys of a resource that a site may set, none of which it has to: all but those that CRS_HOME decides."""
     fields: dict[str, Any] = {}
@@ -38,7 +42,7 @@ def _table(resource: type[dg.ConfigurableResource[Any]], *decided: str) -> type[
         if name not in decided:
             optional = Field(default="", description=field.description) if field.is_required() else field
             fields[name] = (field.annotation, optional)
-    return create_model(resource.__name__, __base__=FrozenModel, **fields)
+    return create_model(resource.__name__, __base__=_Exact, **fields)
 
 
 TABLES = {
@@ -49,7 +53,7 @@ TABLES = {
 """Table -> its keys. ``data_roots`` beside these has a key per data set."""
 
 _TOP: dict[str, Any] = {DATA_ROOTS: (dict[str, str], {}), **{name: (table, None) for name, table in TABLES.items()}}
-_CONFIG = create_model("Configuration", __base__=FrozenModel, **_TOP)
+_CONFIG = create_model("Configuration", __base__=_Exact, **_TOP)
 
 
 def read_configuration(home: Home, *further: str) -> dict[str, dict[str, Any]]:

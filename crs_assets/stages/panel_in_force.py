@@ -51,7 +51,7 @@ def require_panel(bench: Bench) -> dict[str, Any]:
     panel = active_panel(bench)
     if panel is None:
         raise RefusedError(
-            f"suite {bench.suite.id} has no reference panel yet; freeze one: {bench.suite.command('panel freeze')}"
+            f"suite {bench.suite.id} has no reference panel yet; make and freeze one: {scoring_command(bench)}"
         )
     return panel
 

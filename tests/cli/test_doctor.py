@@ -157,7 +157,7 @@ def test_commands_stay_on_one_line_in_the_narrowest_terminal(monkeypatch, tmp_pa
     # What is typed into a shell is read as one argument each, whatever the folder is called.
     (siglip,) = [shlex.split(line) for line in lines if line.startswith("hf download google/medsiglip-448")]
     assert siglip == ["hf", "download", "google/medsiglip-448", FILE, "--local-dir", f"{mirror}/google/medsiglip-448"]
-    assert "crs panel freeze --suite paper" in lines
+    assert "crs run --suite paper --freeze-panel" in lines
     assert not [line for line in lines if line.startswith("--")]
 
 

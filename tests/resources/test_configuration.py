@@ -44,6 +44,9 @@ def test_everything_wrong_is_told_at_once_with_what_was_seen_and_expected(told):
         ('[weights]\ncache = "x"', "[weights] cache: unknown key. Expected one of mirror, download, endpoint."),
         ('[store]\nroot = "x"', "[store] root: unknown key. "),
         ('data_roots = "/data"', 'data_roots: expected a table of keys, seen "/data"'),
+        # Nothing is guessed of another kind of value: this one decides whether a run may use the network.
+        ('[weights]\ndownload = "yes"', '[weights] download: expected true or false, seen "yes"'),
+        ('[compute]\nfits = "2"', '[compute] fits: expected a whole number, seen "2"'),
         ("compute = 3", "compute: expected a table of keys, seen 3"),
     ],
 )
