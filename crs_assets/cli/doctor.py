@@ -178,7 +178,8 @@ def _tables(bench: Bench, spec: DatasetSpec, root: Path, *, is_unscorable: bool)
         count = f"crs dataset check {spec.id} --protocol {bench.suite.protocol.id}"
         yield Finding(topic, problems[-1], "missing", (count,))
     else:
-        yield Finding(topic, f"{root}; {spec.licence}")
+        unscored = "; can be measured, but not scored" if check.measured_only else ""
+        yield Finding(topic, f"{root}; {spec.licence}{unscored}", "note" if unscored else "ok")
     yield from (Finding(topic, f"left out: {exclusion}", "note") for exclusion in check.exclusions)
     yield from (Finding(topic, warning, "note") for warning in check.warnings)
 

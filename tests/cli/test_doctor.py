@@ -131,7 +131,8 @@ def test_two_label_fractions_of_the_same_images_are_noted(examined, edited, monk
     protocol.write_text(protocol.read_text().replace("[0.2, 0.5, 1.0]", "[0.2, 0.2001, 1.0]"))
     monkeypatch.setenv("CRS_HOME", str(home))
     notes = [finding for finding in examine("tiny") if finding.topic == "data set tiny-skin"]
-    assert [finding.level for finding in notes] == ["ok", "note"]
+    assert [finding.level for finding in notes] == ["note", "note"]
+    assert notes[0].text.endswith("can be measured, but not scored")
     assert "two label fractions come to the same images" in notes[1].text
 
 

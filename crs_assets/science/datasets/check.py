@@ -42,6 +42,7 @@ class DatasetCheck:
         problems: What has to be corrected; the benchmark refuses the data set, or its results would mean nothing.
         exclusions: Images that are left out, by reason, with the rows of the table.
         warnings: What deserves a look.
+        measured_only: Whether it can be measured and gets no score all the same, for a reason among the warnings.
         counts: As ``count_summary``; empty where the tables could not be read.
         classes: As ``eligible_classes`` or, for a target, ``eligible_target_classes``; empty where there is no index.
         roles: Images and groups of each role at the first seed; empty for a target.
@@ -53,6 +54,7 @@ class DatasetCheck:
     problems: tuple[str, ...] = ()
     exclusions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    measured_only: bool = False
     counts: pl.DataFrame = field(default_factory=pl.DataFrame)
     classes: pl.DataFrame = field(default_factory=pl.DataFrame)
     roles: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -123,6 +125,7 @@ def check_dataset(
         problems=(*(_declared_otherwise(raw, index.frame, root) if images else ()), *preview.problems),
         exclusions=tuple(_exclusions(raw, index.frame, origin)),
         warnings=tuple(warnings),
+        measured_only=bool(preview.warnings),
         counts=count_summary(index, spec),
         classes=preview.classes,
         roles=preview.roles,
@@ -133,7 +136,8 @@ def check_dataset(
 
 def render_check(check: DatasetCheck) -> str:
     """A check as plain text, most pressing first."""
-    verdict = "can be used" if check.usable else f"{len(check.problems)} problem(s) to correct"
+    usable = "can be measured, but not scored: see the warnings" if check.measured_only else "can be used"
+    verdict = usable if check.usable else f"{len(check.problems)} problem(s) to correct"
     sections = [f"{check.dataset}: {verdict}"]
     for title, lines in (
         ("Problems", check.problems),

@@ -7,6 +7,7 @@ from PIL import Image
 
 from crs_assets.science.datasets import check_dataset, near_duplicates, render_check
 from crs_assets.science.datasets.near_duplicates import perceptual_hashes
+from crs_assets.science.protocol import load_protocol
 
 
 @pytest.fixture
@@ -52,6 +53,16 @@ def test_a_sound_data_set(cohort, spec):
     assert text.startswith("mine: can be used\n")
     assert "test" in text
     assert "scored" in text
+
+
+def test_where_two_label_fractions_are_the_same_images_it_is_measured_only(cohort, spec):
+    protocol = load_protocol("demo-v1")
+    # A quarter, and an image in ten thousand more, of some 140 training images.
+    close = protocol.data.model_copy(update={"fractions": (0.25, 0.2501, 1.0)})
+    check = check_dataset(cohort(), spec(), protocol=protocol.model_copy(update={"data": close}))
+    assert check.usable
+    assert check.measured_only
+    assert render_check(check).startswith("mine: can be measured, but not scored: see the warnings\n")
 
 
 def test_everything_is_told_at_once_with_rows(cohort, spec, tmp_path):
