@@ -8,8 +8,8 @@ from crs_assets.resources.artifact_store import Staging, write_atomic
 from crs_assets.resources.bench import Bench
 from crs_assets.stages.data import DatasetIndex, Splits
 from crs_assets.stages.leaderboard import Leaderboard
+from crs_assets.stages.panel_in_force import active_panel
 from crs_assets.stages.report_material import SOURCES, outdated, read_evidence, run_versions
-from crs_assets.stages.scores import active_panel
 from crs_assets.stages.stage import Built, Stage
 
 HTML_FILE = "report.html"

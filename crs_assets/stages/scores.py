@@ -17,7 +17,7 @@ from crs_assets.science.suite import LOCAL_PANEL, parse_task, task_key
 from crs_assets.stages.data import DatasetIndex, Splits, read_classes, read_fractions, unscorable_datasets
 from crs_assets.stages.encoders import EncoderWeights
 from crs_assets.stages.nulls import rankable_datasets
-from crs_assets.stages.panel_in_force import active_panel, panel_path, panel_pointer, require_panel, scoring_command
+from crs_assets.stages.panel_in_force import active_panel, panel_pointer, require_panel, scoring_command
 from crs_assets.stages.probes import NullControls, RunMetrics, read_runs
 from crs_assets.stages.stage import Built, Stage
 
@@ -310,10 +310,8 @@ __all__ = [
     "AXES",
     "AxisProfile",
     "Crs",
-    "active_panel",
     "freeze_panel",
     "panel_gaps",
-    "panel_path",
     "read_profile",
     "read_score",
     "rederive_panel",

@@ -18,6 +18,7 @@ from crs_assets.science.datasets.raw_table import DECLARED, UNGROUPED
 from crs_assets.science.datasets.readers import read_table
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import DatasetIndex, RawTable
+from crs_assets.science.images.sources import NPZ
 from crs_assets.science.labels import LABEL, LabelError
 from crs_assets.science.protocol import Protocol, load_protocol
 from crs_assets.science.splits import (
@@ -254,7 +255,7 @@ def _declared_otherwise(raw: RawTable, frame: pl.DataFrame, root: Path) -> Itera
         return
     measured = frame.select("image_id", "height", "width", "quarantine")
     rows = raw.frame.select("image_id", "path").hstack(raw.origin).join(measured, on="image_id")
-    rows = rows.filter(pl.col("quarantine").is_null() & ~pl.col("path").str.starts_with("npz:"))
+    rows = rows.filter(pl.col("quarantine").is_null() & ~pl.col("path").str.starts_with(NPZ))
     for column in facts:
         fact = column.removeprefix(f"{DECLARED}:")
         wrong: dict[str, list[int]] = {}

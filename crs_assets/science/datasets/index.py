@@ -27,6 +27,7 @@ from crs_assets.science.images import (
     load_image,
     pixel_digest,
 )
+from crs_assets.science.images.sources import NPZ
 from crs_assets.science.labels import LABEL
 
 ProgressCallback = Callable[[int, int, float], None]
@@ -36,7 +37,6 @@ MISSING = "missing_file"
 # Images in flight per worker: enough to keep it busy, few enough that memory does not grow with the data set.
 _IN_FLIGHT = 16
 
-_NPZ = "npz:"
 _DICOM = "dcm"
 _PIXEL_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "height": pl.Int32,
@@ -204,7 +204,7 @@ def _inspect(reference: str, root: Path, spec: DatasetSpec) -> _Pixels:
 def _stated_flags(root: Path, reference: str) -> tuple[str, ...]:
     """What a file states and its pixels do not show; only DICOM files state anything."""
     extension = reference.rpartition(".")[2].lower()
-    if (extension in IMAGE_EXTENSIONS and extension != _DICOM) or reference.startswith(_NPZ):
+    if (extension in IMAGE_EXTENSIONS and extension != _DICOM) or reference.startswith(NPZ):
         return ()
     data = (root / reference).read_bytes()
     return ("burned_in_annotation",) if is_dicom(data) and has_burned_in_annotation(data) else ()

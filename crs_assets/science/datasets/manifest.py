@@ -31,6 +31,7 @@ from crs_assets.science.datasets.raw_table import (
 from crs_assets.science.datasets.spec import DatasetSpec
 from crs_assets.science.datasets.tables import RawTable
 from crs_assets.science.datasets.text_tables import ROW, TextTable, read_text_tables
+from crs_assets.science.images.sources import NPZ
 from crs_assets.science.labels import LABEL
 
 SPLITS = ("train", "val", "cal", "test")
@@ -41,7 +42,6 @@ AT_ANOTHER_SITE = "group_at_another_site"
 WITHOUT_LABEL = "without_label"
 DECLARABLE = ("sha256", "bytes", "width", "height")
 
-_NPZ = "npz:"
 # Control characters, absolute, a drive, a backslash, a step upwards, or white space at an end.
 _UNSAFE_PATH = r"[\x00-\x1f]|^/|^[A-Za-z]:|\\|(?:^|/)\.\.(?:/|$)|^\s|\s$"
 _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -161,9 +161,9 @@ def _subgroups(table: TextTable, spec: DatasetSpec) -> dict[str, str]:
 
 def _path(cells: pl.Expr, prefix: str) -> pl.Expr:
     """The path from the root, null where the table's own is not a safe one."""
-    file = cells.str.strip_prefix(_NPZ)
-    archive = pl.lit(_NPZ + prefix) + file
-    path = pl.when(cells.str.starts_with(_NPZ)).then(archive).otherwise(pl.lit(prefix) + cells)
+    file = cells.str.strip_prefix(NPZ)
+    archive = pl.lit(NPZ + prefix) + file
+    path = pl.when(cells.str.starts_with(NPZ)).then(archive).otherwise(pl.lit(prefix) + cells)
     return pl.when(~file.str.contains(_UNSAFE_PATH)).then(path)
 
 

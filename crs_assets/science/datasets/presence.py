@@ -5,16 +5,15 @@ from pathlib import Path
 import polars as pl
 
 from crs_assets.science.datasets.errors import Problems
+from crs_assets.science.images.sources import NPZ
 
 # Above this share of missing files the root is wrong, and an index of what is left would be of another data set.
 MAX_MISSING = 0.5
 
-_NPZ = "npz:"
-
 
 def file_of(reference: str) -> str:
     """The file of a path, which for one image of many is the archive."""
-    return reference.removeprefix(_NPZ).partition("#")[0] if reference.startswith(_NPZ) else reference
+    return reference.removeprefix(NPZ).partition("#")[0] if reference.startswith(NPZ) else reference
 
 
 def missing_files(paths: pl.Series, root: Path) -> pl.Series:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from crs_assets.science.images.decode import MAX_PIXELS, MIN_SIDE, read_image
 from crs_assets.science.images.errors import ImageError
 
-_NPZ_REFERENCE = re.compile(r"npz:(?P<file>.+\.npz)#(?P<key>[^/]+)/(?P<index>\d+)")
+NPZ = "npz:"
+"""What the reference of one image of an archive begins with."""
+_NPZ_REFERENCE = re.compile(NPZ + r"(?P<file>.+\.npz)#(?P<key>[^/]+)/(?P<index>\d+)")
 
 
 def load_image(
@@ -38,7 +40,7 @@ def load_image(
     Raises:
         ImageError: With the reason as a code; the message never contains the path.
     """
-    if not reference.startswith("npz:"):
+    if not reference.startswith(NPZ):
         path = resolve_inside(root, reference)
         return read_image(path, min_side=min_side, max_pixels=max_pixels, stored_bits=stored_bits)
     match = _NPZ_REFERENCE.fullmatch(reference)

@@ -6,10 +6,6 @@ with its own step lengths; then a backtracking search. Systems that conjugate gr
 factored, and factors are kept from step to step and from penalty to penalty. Half of ``g'H^-1 g``, half the squared
 Newton decrement, is the fall that the quadratic model promises, hence the estimate of value minus minimum [2]_.
 
-Conjugate gradients on ``H x = -g`` that stop early fall short of that fall by ``r'H^-1 r / 2``, ``r`` the residual, of
-which the preconditioner's norm may see little: an old factor takes directions for steep that have become flat. Strong
-convexity bounds it by ``|r|^2 / (2 lambda)``, and where a fall is small enough to end the fit, the bound has to be too.
-
 References:
     .. [1] Nocedal and Wright, "Numerical Optimization", 2nd ed. 2006, section 7.1 (line search Newton-CG).
     .. [2] Boyd and Vandenberghe, "Convex Optimization", 2004, section 9.5.1.
@@ -110,15 +106,12 @@ def polish(
     """
     batch = len(problems)
     zeros = torch.zeros(batch, dtype=torch.float64, device=start.device)
-    # What all classes have in common no factored Hessian sees, so no step would take it out again.
-    done = Progress(
-        objective.loss.project(start).clone(), zeros + torch.inf, zeros.clone(), zeros.to(torch.int64), zeros > 0
-    )
+    done = Progress(start.clone(), zeros + torch.inf, zeros.clone(), zeros.to(torch.int64), zeros > 0)
     active = torch.arange(batch, device=start.device)
     for _ in range(max_steps):
         current, subset = done.parameters[:, active], problems.select(active)
         seen = objective.evaluate(current, subset, keep_logits=True)
-        step = _newton_step(objective, seen, subset, factors, gap)
+        step = _newton_step(objective, seen, subset, factors)
         factors = step.factors
         moved = _line_search(objective, seen, step, current, subset)
         done.parameters[:, active] = moved
@@ -132,19 +125,16 @@ def polish(
     return done, factors
 
 
-def _newton_step(
-    objective: Objective, seen: Evaluation, problems: Problems, factors: Factors, gap: float
-) -> NewtonStep:
+def _newton_step(objective: Objective, seen: Evaluation, problems: Problems, factors: Factors) -> NewtonStep:
     """Solve ``H x = -g`` by conjugate gradients; a problem leaves once its own residual is small.
 
     The system is solved in float32 to a residual of a few per cent, on a gradient scaled to length 1: the outer step,
     in float64, corrects what is missing.
     """
     bend = objective.bend(_known(seen.logits), problems)
-    length = inner(seen.gradient, seen.gradient).sqrt().clamp(min=torch.finfo(torch.float64).tiny)
-    gradient, allowed = seen.gradient / length[:, None], gap * seen.value / length**2
+    length = inner(seen.gradient, seen.gradient).sqrt().clamp(min=torch.finfo(torch.float64).tiny)[:, None]
     preconditioner = factors.of(problems.target, DiagonalPreconditioner.build(objective, bend, problems))
-    system = _System.start(gradient, allowed, bend, problems, preconditioner)
+    system = _System.start(seen.gradient / length, bend, problems, preconditioner)
     solution = torch.zeros_like(seen.gradient)
     products = torch.zeros(len(problems), dtype=torch.int64, device=bend.device)
     outputs, is_fresh = objective.loss.outputs, False
@@ -163,7 +153,9 @@ def _newton_step(
             break
         if int(running.sum()) <= _SHRUNK * len(running):
             system.keep(torch.nonzero(running)[:, 0])
-    solution = objective.loss.project(solution) * length[:, None]
+    # A part that all classes share costs penalty and gains nothing; a factored Hessian, which does not see it, would
+    # never take out again what a diagonal one put in.
+    solution = objective.loss.project(solution) * length
     return NewtonStep(solution, -inner(seen.gradient, solution) / 2, products, factors)
 
 
@@ -181,9 +173,6 @@ class _System:
         direction: Search direction, like ``solution``.
         size: (B,) float64, ``rest`` in the preconditioner's norm, squared.
         target: (B,) float64, where ``size`` is small enough.
-        fall: (B,) float64, of the quadratic model so far.
-        allowed: (B,) float64, a fall so small ends the fit.
-        running: (B,) whether another product is needed.
     """
 
     index: Tensor
@@ -195,53 +184,33 @@ class _System:
     direction: Tensor
     size: Tensor
     target: Tensor
-    fall: Tensor
-    allowed: Tensor
-    running: Tensor
 
     @classmethod
     def start(
-        cls, gradient: Tensor, allowed: Tensor, bend: Tensor, problems: Problems, preconditioner: MixedPreconditioner
+        cls, gradient: Tensor, bend: Tensor, problems: Problems, preconditioner: MixedPreconditioner
     ) -> "_System":
         """At solution 0."""
         rest = -gradient.to(torch.float32)
         direction = preconditioner.apply(rest)
         size = inner(rest, direction)
+        index = torch.arange(len(problems), device=rest.device)
         return cls(
-            index=torch.arange(len(problems), device=rest.device),
-            problems=problems,
-            bend=bend,
-            preconditioner=preconditioner,
-            solution=torch.zeros_like(rest),
-            rest=rest,
-            direction=direction,
-            size=size,
-            target=_TOLERANCE**2 * size,
-            fall=torch.zeros_like(size),
-            allowed=allowed,
-            running=size > 0,
+            index, problems, bend, preconditioner, torch.zeros_like(rest), rest, direction, size, _TOLERANCE**2 * size
         )
 
     def advance(self, objective: Objective) -> Tensor:
         """One Hessian product; returns the mask (B,) of systems that need another."""
         product = objective.hessian_times(self.direction, self.bend, self.problems)
         bend = inner(self.direction, product)
-        moving = self.running & (bend > 0)
+        moving = (self.size > self.target) & (bend > 0)
         length = _ratio(self.size, bend, moving)
-        self.fall = self.fall + length[:, 0] * self.size / 2
         self.solution = self.solution + self.direction * length
         self.rest = self.rest - product * length
         conditioned = self.preconditioner.apply(self.rest)
         size = inner(self.rest, conditioned)
         self.direction = conditioned + self.direction * _ratio(size, self.size, moving)
-        self.size = size
-        self.running = moving & (size > 0) & ((size > self.target) | self._ends_unproven())
-        return self.running
-
-    def _ends_unproven(self) -> Tensor:
-        """Whether the fall would end the fit, and what it falls short by could be more than that."""
-        short = inner(self.rest, self.rest) / (2 * self.problems.penalty)
-        return (self.fall <= self.allowed) & (short > self.allowed)
+        self.size = torch.where(moving, size, 0)
+        return moving & (size > self.target)
 
     def restart(self, preconditioner: FactoredPreconditioner) -> None:
         """Go on from the solution so far with a better preconditioner; the goal is kept in the new norm."""
@@ -258,7 +227,6 @@ class _System:
         self.solution, self.rest = self.solution.index_select(1, which), self.rest.index_select(1, which)
         self.direction = self.direction.index_select(1, which)
         self.size, self.target = self.size[which], self.target[which]
-        self.fall, self.allowed, self.running = self.fall[which], self.allowed[which], self.running[which]
 
 
 def _ratio(numerator: Tensor, denominator: Tensor, where: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import polars as pl
 from crs_assets.resources.bench import Bench
 from crs_assets.science.analyses.invariance import COHORT, FROZEN, MIN_PANEL, displacement, invariance_trials
 from crs_assets.stages.analyses.suite_analysis import Findings, SuiteAnalysis
-from crs_assets.stages.scores import active_panel
+from crs_assets.stages.panel_in_force import active_panel
 from crs_assets.stages.stage import RefusedError
 
 TRIALS = "trials"

@@ -14,8 +14,9 @@ from crs_assets.science.suite import task_key
 from crs_assets.stages.analyses.axis_replicates import AxisReplicates
 from crs_assets.stages.analyses.control_probes import ControlProbes
 from crs_assets.stages.analyses.penalty_axes import PenaltyAxes
+from crs_assets.stages.panel_in_force import active_panel
 from crs_assets.stages.probes import RunMetrics, read_runs
-from crs_assets.stages.scores import AxisProfile, Crs, active_panel
+from crs_assets.stages.scores import AxisProfile, Crs
 from crs_assets.stages.stage import Built, Stage
 
 KEY_FIGURES_FILE = "key_figures.json"

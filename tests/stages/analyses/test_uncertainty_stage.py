@@ -10,9 +10,10 @@ from crs_assets.science.analyses.uncertainty import normalized
 from crs_assets.science.protocol import AXES
 from crs_assets.stages.analyses.axis_replicates import AxisReplicates
 from crs_assets.stages.analyses.uncertainty import Uncertainty
+from crs_assets.stages.panel_in_force import active_panel
 from crs_assets.stages.probes import ProbePredictions
 from crs_assets.stages.progress import listening
-from crs_assets.stages.scores import active_panel, read_profile, read_score
+from crs_assets.stages.scores import read_profile, read_score
 from crs_assets.stages.stage import RefusedError
 
 SKIN, CHEST = "tiny-skin", "tiny-chest"
