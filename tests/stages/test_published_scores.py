@@ -9,14 +9,13 @@ from crs_assets.science import panel as panels
 from crs_assets.science.panel import PanelError
 from crs_assets.stages.nulls import null_comparisons, rankable_datasets
 from crs_assets.stages.panel import PANEL_FILE, ReferencePanel
+from crs_assets.stages.panel_in_force import active_panel, panel_path
 from crs_assets.stages.probes import RunMetrics
 from crs_assets.stages.scores import (
     SCORE_FILE,
     AxisProfile,
     Crs,
-    active_panel,
     freeze_panel,
-    panel_path,
     read_profile,
     read_score,
     rederive_panel,
